@@ -36,7 +36,7 @@ from .layer_fit import LayerFit
 from .layer_task import FittedLayer, LayerTask, States, run_rows
 from .layered_model import LayeredModel, refuse_encoder_decoder
 from .output_uses import LayerUses
-from .random_tokens import random_tokens
+from .random_tokens import WHITE_FOR_HEADS, WHITE_FOR_LATENTS, random_tokens
 from .state_rows import MEMORY_BUDGET, NotFiniteStatesError, Room, new_rows
 
 
@@ -93,7 +93,8 @@ class _Calibration:
         runnable, seed = self._layered.runnable, self._ladder.seed
         if calibration is None:
             refuse_encoder_decoder(self._source)
-            return random_tokens(runnable, seed)
+            white = WHITE_FOR_LATENTS if self._ranks else WHITE_FOR_HEADS
+            return random_tokens(runnable, seed, white)
         with quiet_transformers():
             text = calibration_text(self._source, runnable, calibration, tokens, seed)
             tokenizer = load_tokenizer(self._source.real[0])

@@ -13,13 +13,16 @@ from headcount.running.runnable import RunnableModel
 from .calibration_text import CalibrationText
 
 RANDOM_TOKENS = 1024
-# The share of white inputs beside what random tokens give, which no text is like.
-_WHITE = 0.3
+# The share of white inputs beside what random tokens give, which no text is like: for heads that
+# are merged; and for latents, which hold what is massive before all else, and then compete for the
+# rest (docs/latent.md has the figures).
+WHITE_FOR_HEADS, WHITE_FOR_LATENTS = 0.3, 3.0
 _ROW, _BATCHES = 128, 4
 
 
-def random_tokens(runnable: RunnableModel, seed: int) -> CalibrationText:
-    """RANDOM_TOKENS of them, in rows no longer than the model reads, none held out."""
+def random_tokens(runnable: RunnableModel, seed: int, white: float) -> CalibrationText:
+    """RANDOM_TOKENS of them, in rows no longer than the model reads, none held out; beside the
+    share `white` of white inputs."""
     row = min(_ROW, runnable.max_position_embeddings or _ROW)
     per_batch = RANDOM_TOKENS // row // _BATCHES
     count = per_batch * _BATCHES
@@ -32,5 +35,5 @@ def random_tokens(runnable: RunnableModel, seed: int) -> CalibrationText:
     ids = torch.where(kinds, evenly, falling).long().clamp(max=vocabulary - 1)
     batches = tuple(slice(i, i + per_batch) for i in range(0, count, per_batch))
     return CalibrationText(
-        ids=ids, batches=batches, held=(), sha256="", found=ids.numel(), white=_WHITE
+        ids=ids, batches=batches, held=(), sha256="", found=ids.numel(), white=white
     )

@@ -1,4 +1,5 @@
-"""Latents from the weights alone: of the inputs of k and v the norm in front of them is known."""
+"""Latents of a source that cannot be run: of the inputs of k and v the norm in front of them is
+known."""
 
 from collections.abc import Iterator
 from copy import deepcopy

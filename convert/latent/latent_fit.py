@@ -15,6 +15,7 @@ from ..calibrate.layer_task import LayerTask, States
 from ..calibrate.reconstruct import Tying
 from ..calibrate.state_rows import NotFiniteStatesError
 from ..merge.attention_weights import AttentionWeights, Merged
+from ..merge.head_moments import with_white
 from ..stream.head_layout import join_heads, split_heads
 from ..stream.threads import one_thread
 from .factors import Factors, low_rank
@@ -57,6 +58,15 @@ def merged_as(weights: AttentionWeights, found: Factors) -> Merged:
     )
 
 
+def second_moment(inputs: Gram, rows: int, white: float) -> torch.Tensor:
+    """[E, E]: the mean over `rows` tokens of the sums `inputs`, and `white` times its trace of
+    white inputs. Raises NotFiniteStatesError."""
+    second = inputs.result() / rows
+    if not bool(second.isfinite().all()):
+        raise NotFiniteStatesError
+    return with_white(second, torch.eye(len(second)).to(second), white)
+
+
 class TiedFactors:
     """Of the keys and values the factors are free, of the rest every tensor that is there."""
 
@@ -91,9 +101,7 @@ class LatentFit(LayerFit):
             rows += seen.shape[0] * seen.shape[1]
 
         self._look(add)
-        second = inputs.result() / rows
-        if not bool(second.isfinite().all()):
-            raise NotFiniteStatesError
+        second = second_moment(inputs, rows, self._task.text.white)
         with one_thread():
             found = low_rank(self._source, self._task.freedom, second, self._rank)
         self._factors = found

@@ -16,11 +16,10 @@ from ..calibrate.layer_fit import LayerFit
 from ..calibrate.layer_task import FittedLayer, LayerTask, States, run_rows
 from ..calibrate.mlp_fit import MlpFit, fitted_projection
 from ..calibrate.reconstruct import Tying
-from ..calibrate.state_rows import NotFiniteStatesError
 from ..merge.attention_weights import AttentionWeights, Merged
 from ..stream.threads import one_thread
 from .decoupled import Decoupled, assumed_turns, decoupled, distances, mean_turns
-from .latent_fit import merged_as
+from .latent_fit import merged_as, second_moment
 from .made_layer import LATENT
 from .mla_layer import attention_path, mla_document, mla_tensors, small_scale
 from .mla_shape import MlaShape
@@ -150,9 +149,7 @@ class MlaFit(LayerFit):
                 away = away + distances(mixing)
 
         self._look(add)
-        second = inputs.result() / rows
-        if not bool(second.isfinite().all()):
-            raise NotFiniteStatesError
+        second = second_moment(inputs, rows, self._task.text.white)
         frequencies = torch.tensor(self._shape.frequencies, dtype=torch.float64)
         turns = mean_turns(frequencies, away) if away.dim() else None
         with one_thread():

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from headcount.sources.identity import ReadFile
 from headcount.sources.safetensors import TensorInfo, read_header
 
-from ..latent.latent_layers import latent_layers
+from ..latent.by_weights import layers_by_weights
 from ..plan.errors import BadValuesError
 from ..plan.plan import ConversionPlan, OutputFile
 from ..plan.rewriting import Rewriting
@@ -92,9 +92,6 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
     def done(index: int) -> RewrittenLayer | None:
         return _read(index, work)
 
-    if rewriting.ranks and rewriting.calibration is None:
-        yield from latent_layers(rewriting, done, progress)
-        return
     from ..calibrate.calibrated_layers import calibrated_layers  # imports transformers
     from ..calibrate.without_text import layers_without_text
 
@@ -117,10 +114,16 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
 
 def _by_weights(rewriting: Rewriting, done: MadeBefore, progress: bool) -> Iterator[RewrittenLayer]:
     """As if what layers read were white."""
+    if rewriting.ranks:
+        layers, what = layers_by_weights(rewriting, done), "latents"
+    else:
+        heads, ladder = rewriting.heads, rewriting.ladder
+        layers = uncalibrated_layers(rewriting.source, heads, ladder, done)
+        what = "merging heads"
     yield from tqdm(
-        uncalibrated_layers(rewriting.source, rewriting.heads, rewriting.ladder, done),
+        layers,
         total=len(rewriting.layers),
-        desc="merging heads",
+        desc=what,
         unit="layer",
         disable=not progress or not sys.stderr.isatty(),
         file=sys.stderr,

@@ -139,6 +139,8 @@ CONVERSIONS = (
     Scenario(
         name="convert --latent",
         arguments=("convert", "../inputs/sharded", "out", "--latent", "1/2", "--workers", "1"),
+        kept_on_signal=WORK,
+        costly=True,
     ),
     Scenario(name="convert --format gguf", arguments=(*_CONVERT, "--format", "gguf"), costly=True),
 )

@@ -62,14 +62,15 @@ def lost(source: Path, target: Path) -> float:
 
 
 def converted(source: Path, target: Path, *options: str) -> dict[str, Any]:
-    words = ["convert", str(source), str(target), "--kv-heads", "2", *options]
+    size = () if "--latent" in options else ("--kv-heads", "2")
+    words = ["convert", str(source), str(target), *size, *options]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
     record = json.loads((target / "conversion.json").read_text())
     return {"record": record, "said": done.stdout}
 
 
-def not_run(runnable: Any, seed: int) -> Any:
+def not_run(runnable: Any, seed: int, white: float) -> Any:
     raise CannotConvertError(f"{runnable.folder}: a class that cannot be run")
 
 
@@ -96,6 +97,24 @@ def test_massive_activations_are_seen(
         assert layer["rewritten"]["inputs"] == known
 
 
+@pytest.mark.parametrize("home", ["latent", "mla"])
+def test_latents_hold_massive_activations(
+    massive: Path, tmp_path: Path, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of white inputs the massive one is one among many, which a latent may lose."""
+    options = ("--latent", "1/4", "--home", home)
+    fast = converted(massive, tmp_path / "fast", *options)
+    monkeypatch.setattr(calibrated_module, "random_tokens", not_run)
+    white = converted(massive, tmp_path / "white", *options)
+    of = {name: lost(massive, tmp_path / name) for name in ("fast", "white")}
+    assert of["fast"] < of["white"] / 2, of
+    for found, tokens in ((fast, RANDOM_TOKENS), (white, 0)):
+        known = [layer["rewritten"]["inputs"] for layer in found["record"]["layers"]]
+        assert [one["random_tokens"] for one in known] == [tokens] * 2
+    assert f"measured on {RANDOM_TOKENS:,} random tokens" in " ".join(fast["said"].split())
+    assert "layers 0-1 read was taken for white" in " ".join(white["said"].split())
+
+
 def test_the_seed_decides(massive: Path, tmp_path: Path) -> None:
     for name, seed in (("one", "0"), ("again", "0"), ("other", "1")):
         converted(massive, tmp_path / name, "--quality", "fast", "--seed", seed)
@@ -108,10 +127,10 @@ def test_random_tokens_are_of_the_vocabulary_in_rows_that_the_model_reads(
     make_model: MakeModel, longest: int
 ) -> None:
     runnable = open_runnable(str(make_model("llama", max_position_embeddings=longest)))
-    text = random_tokens(runnable, 0)
+    text = random_tokens(runnable, 0, 0.5)
     assert text.ids.shape == (RANDOM_TOKENS // min(128, longest), min(128, longest))
     assert int(text.ids.min()) >= 0 and int(text.ids.max()) < runnable.vocab_size
-    assert text.batches[-1].stop == len(text.ids) and not text.held
+    assert text.batches[-1].stop == len(text.ids) and not text.held and text.white == 0.5
     half = runnable.vocab_size // 2
     evenly, falling = ((text.ids[start::2] < half).double().mean() for start in (0, 1))
     assert 0.4 < float(evenly) < 0.6 and float(falling) > 0.8
