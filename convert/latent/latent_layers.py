@@ -1,9 +1,8 @@
 """Every layer whose keys and values are to be rebuilt from a latent, in order."""
 
-import sys
 from collections.abc import Iterator
 
-from tqdm import tqdm
+from headcount.running.progress import progress_bar
 
 from ..plan.rewriting import Rewriting
 from ..rewrite.layer import MadeBefore, RewrittenLayer
@@ -15,9 +14,6 @@ def latent_layers(
 ) -> Iterator[RewrittenLayer]:
     """By the weights alone. A layer that `done` has is not computed again. `progress`: a bar on
     stderr, if that is a terminal. Raises HeadcountError."""
-    hidden = not progress or not sys.stderr.isatty()
     layers = layers_by_weights(rewriting, done)
     count = len(rewriting.layers)
-    yield from tqdm(
-        layers, total=count, desc="latents", unit="layer", disable=hidden, file=sys.stderr
-    )
+    yield from progress_bar(layers, "latents", "layer", shown=progress, total=count)
