@@ -4,14 +4,12 @@ Each layer is a file of the work folder, in its journal once it is on the disk: 
 goes on with the layers that it has. A plan reads the files in place of the source's tensors.
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from tqdm import tqdm
-
+from headcount.running.progress import progress_bar
 from headcount.sources.identity import ReadFile
 from headcount.sources.safetensors import TensorInfo, read_header
 
@@ -114,6 +112,7 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
 
 def _by_weights(rewriting: Rewriting, done: MadeBefore, progress: bool) -> Iterator[RewrittenLayer]:
     """As if what layers read were white."""
+<<<<<<< HEAD
     if rewriting.ranks:
         layers, what = layers_by_weights(rewriting, done), "latents"
     else:
@@ -128,6 +127,11 @@ def _by_weights(rewriting: Rewriting, done: MadeBefore, progress: bool) -> Itera
         disable=not progress or not sys.stderr.isatty(),
         file=sys.stderr,
     )
+=======
+    layers = uncalibrated_layers(rewriting.source, rewriting.heads, rewriting.ladder, done)
+    count = len(rewriting.layers)
+    yield from progress_bar(layers, "merging heads", "layer", shown=progress, total=count)
+>>>>>>> W
 
 
 def _name(index: int) -> str:
