@@ -112,26 +112,14 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
 
 def _by_weights(rewriting: Rewriting, done: MadeBefore, progress: bool) -> Iterator[RewrittenLayer]:
     """As if what layers read were white."""
-<<<<<<< HEAD
     if rewriting.ranks:
         layers, what = layers_by_weights(rewriting, done), "latents"
     else:
         heads, ladder = rewriting.heads, rewriting.ladder
         layers = uncalibrated_layers(rewriting.source, heads, ladder, done)
         what = "merging heads"
-    yield from tqdm(
-        layers,
-        total=len(rewriting.layers),
-        desc=what,
-        unit="layer",
-        disable=not progress or not sys.stderr.isatty(),
-        file=sys.stderr,
-    )
-=======
-    layers = uncalibrated_layers(rewriting.source, rewriting.heads, rewriting.ladder, done)
     count = len(rewriting.layers)
-    yield from progress_bar(layers, "merging heads", "layer", shown=progress, total=count)
->>>>>>> W
+    yield from progress_bar(layers, what, "layer", shown=progress, total=count)
 
 
 def _name(index: int) -> str:
