@@ -49,6 +49,7 @@ evaluation_options = stack(
 @click.command(cls=Command)
 @click.argument("model")
 @click.option("--against", metavar="ORIGINAL", help="The model to compare with, in a folder.")
+@click.option("--pairs", type=PATH, help="Sources and targets for an encoder-decoder.")
 @click.option("--dtype", help="Element type to load the weights as; default: as stored.")
 @evaluation_options
 @click.option("--tasks", help="Tasks of lm-evaluation-harness, as NAME,NAME (extra `tasks`).")
@@ -111,7 +112,10 @@ def check_evaluation(source: Path, **request: Any) -> None:
     """Raises HeadcountError for an evaluation that would fail, before a conversion is made for it:
     text, tokenizer, window and device are those of the source."""
     from headcount.evaluate.evaluation_plan import plan_evaluation
+    from headcount.evaluate.pairs.pairs_evaluation import reads_pairs
     from headcount.running.boundary import quiet_transformers
 
+    asked = EvaluationRequest(model=str(source), **request)
     with quiet_transformers():
-        plan_evaluation(EvaluationRequest(model=str(source), **request))
+        if not reads_pairs(asked):
+            plan_evaluation(asked)

@@ -28,6 +28,7 @@ from .evaluation_plan import EvaluationPlan, plan_evaluation
 from .evaluation_request import EvaluationRequest
 from .logits import chunk_positions
 from .loss import TextScores, score_text
+from .pairs.pairs_evaluation import evaluate_pairs, reads_pairs
 from .roles_section import roles_section, with_roles
 from .speed import Speed, take_turns, tiled
 from .tasks import run_tasks
@@ -45,6 +46,8 @@ def evaluate(
     HeadcountError; EvaluationFailedError (exit code 1) when a loss is not finite.
     """
     with quiet_transformers(), out_of_memory_explained():
+        if reads_pairs(request):
+            return evaluate_pairs(request)
         plan = plan_evaluation(request)
         roles = roles_section(request)  # first: it loads one model at a time
         models = [

@@ -58,7 +58,8 @@ class Comparison:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
     """All that decides the numbers. `tokens` are those read, of so many `documents`; one less of
-    each is scored. `bos`: every window begins with BOS."""
+    each is scored. `bos`: every window begins with BOS. `targets`: where an encoder-decoder's are
+    from, which are documents and windows at once, and scored whole."""
 
     window: int
     stride: int
@@ -78,6 +79,7 @@ class Settings:
     repeats: int
     torch: str
     transformers: str
+    targets: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -118,8 +118,14 @@ def text_facts(settings: Settings, tokens: int) -> Iterator[Fact]:
     windows = f"windows of {settings.window} by {settings.stride}"
     if settings.documents > 1:
         windows = f"{settings.documents:,} documents, {windows}"
+    if settings.targets is not None:
+        windows = (
+            f"of {settings.documents:,} targets of at most {settings.window:,}, {settings.targets}"
+        )
     note = f"{tokens:,} tokens scored, {windows}"
     yield Fact(key="text", title="Text", value=settings.text, note=note)
+    if settings.targets is not None:
+        return
     yield Fact(
         key="begins", title="Each window begins with", value=_begins(settings.bos), detail=True
     )

@@ -14,6 +14,7 @@ class EvaluationRequest:
     model: str  # a folder
     against: str | None = None  # the folder of the original; None: no comparison
     text: Path | None = None  # UTF-8; None: the sample in the package
+    pairs: Path | None = None  # of an encoder-decoder; None: lines of the text, and what it says
     documents: bool = False  # each line of the text, or file of the folder, is one sequence
     tokenizer: Path | None = None  # a folder; None: the model's
     window: int | None = None  # tokens; None: min(max_position_embeddings, 1024)

@@ -41,6 +41,7 @@ def evaluate(
     against: Name | None = None,
     dtype: str | None = None,
     text: Name | None = None,
+    pairs: Name | None = None,
     documents: bool = False,
     max_tokens: Size = _DEFAULTS.max_tokens,
     window: Size | None = None,
@@ -60,9 +61,10 @@ def evaluate(
 
     `text` is a UTF-8 file (None: a sample of prose), of which at most `max_tokens` are scored in
     windows of `window` tokens every `stride`; with `documents` each line, or each file of a folder,
-    is a sequence. `device` is cpu, cuda… as torch calls it. With `card` the figures go into the
-    model card of a converted folder. Raises HeadcountError, and
-    EvaluationFailedError where the numbers are worth nothing.
+    is a sequence. An encoder-decoder is measured on `pairs`, a file of sources and targets; without
+    one the lines of the text are sources, and the original's own words the targets. `device` is
+    cpu, cuda… as torch calls it. With `card` the figures go into the model card of a converted
+    folder. Raises HeadcountError, and EvaluationFailedError where the numbers are worth nothing.
     """
     need_extra("headcount.evaluate")
     request = EvaluationRequest(
@@ -80,6 +82,7 @@ def evaluate(
         tasks=several(name_of_task)("tasks", tasks),
         task_limit=None if task_limit is None else integer("task_limit", task_limit),
         text=None if text is None else path("text", text),
+        pairs=None if pairs is None else path("pairs", pairs),
         tokenizer=None if tokenizer is None else path("tokenizer", tokenizer),
         task_folder=None if task_folder is None else path("task_folder", task_folder),
     )

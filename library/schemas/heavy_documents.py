@@ -212,6 +212,7 @@ _SETTINGS = obj(
     {
         **fields(COUNT, "window", "stride", "documents", "tokens", "max_tokens", "threads"),
         **fields(COUNT, "prompt_tokens", "decode_tokens", "repeats"),
+        "targets": maybe(TEXT),
         **fields(TEXT, "text", "text_sha256", "tokenizer", "dtype", "device", "attention"),
         **fields(TEXT, "torch", "transformers"),
         "bos": FLAG,

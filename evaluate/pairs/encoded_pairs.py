@@ -1,0 +1,85 @@
+"""What encoder and decoder read of each pair."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from headcount.model.errors import HeadcountError
+
+from .pairs_file import Pair
+
+_GENERATED = 64  # tokens that a model says of its own
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EncodedPair:
+    """`source` is [1, tokens] or, of speech, [1, features, frames]; `target` [1, tokens]."""
+
+    source: Tensor
+    target: Tensor
+
+
+def encoded_pairs(
+    pairs: Sequence[Pair],
+    tokenizer: PreTrainedTokenizerBase,
+    model: Any,
+    *,
+    positions: int | None,
+    max_tokens: int,
+) -> Iterator[EncodedPair]:
+    """As many as have `max_tokens` of targets together; `model` is the original, which gives the
+    targets that a pair has not. Both sides are cut after `positions`. Raises HeadcountError."""
+    left = max_tokens
+    own = _own_targets(model)
+    for pair in pairs:
+        if left <= 0:
+            return
+        source = _source(pair, tokenizer, model, positions).to(model.device)
+        if pair.target is None:
+            target = own(source)
+        else:
+            ids = tokenizer(text_target=pair.target)["input_ids"]
+            target = torch.tensor([ids], device=model.device)
+        target = target[:, : min(left, positions or left)]
+        if target.shape[1]:
+            left -= target.shape[1]
+            yield EncodedPair(source=source, target=target)
+
+
+def _source(
+    pair: Pair, tokenizer: PreTrainedTokenizerBase, model: Any, positions: int | None
+) -> Tensor:
+    wants_text = model.main_input_name == "input_ids"
+    if isinstance(pair.source, str) != wants_text:
+        wanted = '"source", text' if wants_text else '"features", a .npy file of input_features'
+        raise HeadcountError(f"--pairs: this model's encoder reads {wanted}")
+    if isinstance(pair.source, Path):
+        return _features(pair.source).to(model.dtype)
+    ids = tokenizer(pair.source)["input_ids"][:positions]
+    return torch.tensor([ids or [tokenizer.pad_token_id or 0]])
+
+
+def _features(path: Path) -> Tensor:
+    """[1, features, frames]. Raises HeadcountError."""
+    try:
+        found = torch.from_numpy(np.load(path, allow_pickle=False))
+    except (OSError, ValueError, TypeError, EOFError) as error:
+        raise HeadcountError(f"--pairs: {path} is no .npy file of numbers ({error})") from None
+    return found if found.ndim == 3 else found[None]
+
+
+def _own_targets(model: Any) -> Callable[[Tensor], Tensor]:
+    """What the model says most likely of a source, without the token that it starts with."""
+
+    def said(source: Tensor) -> Tensor:
+        name = model.main_input_name
+        found = model.generate(**{name: source}, max_new_tokens=_GENERATED, do_sample=False)
+        return torch.as_tensor(found[:, 1:])
+
+    return said
