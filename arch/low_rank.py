@@ -75,10 +75,11 @@ def _with_latent(layer: Layer, rank: int, view: ConfigView) -> Layer:
         raise InvalidConfigError(
             f"{view.where}: {RANKS} gives layer {layer.index} the rank {rank}, which {holds}"
         )
-    mixers = (_low_rank(m, rank) if m in kept else m for m in layer.mixers)
+    mixers = (with_latent(m, rank) if m in kept else m for m in layer.mixers)
     return replace(layer, mixers=tuple(mixers))
 
 
-def _low_rank(mixer: Attention, rank: int) -> LowRankAttention:
+def with_latent(mixer: Attention, rank: int) -> LowRankAttention:
+    """The same attention, of which a latent of `rank` elements is kept."""
     own = {field.name: getattr(mixer, field.name) for field in fields(mixer)}
     return LowRankAttention(**own, latent_rank=rank)

@@ -60,6 +60,7 @@ def diff_report(a: Audit, b: Audit, request: AuditRequest) -> Report:
         title=f"A = {a.source.id}, B = {b.source.id}: {_verdict(len(layers), same)}",
         tables=tables,
         records=_records(model, layers),
+        title_is_answer=True,
         notes=(f"Caches hold {context:,} tokens of batch {request.batch_size}.",),
         document={
             "schema_version": _SCHEMA_VERSION,
@@ -78,7 +79,9 @@ def diff_report(a: Audit, b: Audit, request: AuditRequest) -> Report:
 def _verdict(layers: int, same: bool) -> str:
     if same:
         return "nothing that is counted differs"
-    return f"{layers} layer(s) differ" if layers else "the layers are the same"
+    if not layers:
+        return "the layers are the same"
+    return f"{layers} layer{'s differ' if layers > 1 else ' differs'}"
 
 
 def _model_values(audit: Audit, sizes: Sizes) -> dict[str, object]:

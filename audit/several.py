@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Mixer
 from headcount.model.sizes import AuditRequest, fill_in
-from headcount.report.report import Column, Report, Table, counts_in_words
+from headcount.report.report import Column, Fact, Report, Table, counts_in_words, worst_tone
 
 from .audit_report import audit_report, error_report
 from .audited import Audit
@@ -88,6 +88,7 @@ def comparison_report(
     return Report(
         title=f"Comparison of {len(rows)} models"
         + (f" at {sized.context:,} tokens" if sized.context else ""),
+        facts=(_answer(found, reports),),
         tables=(Table(key="comparison", title="Comparison", columns=_COLUMNS, rows=tuple(rows)),),
         notes=tuple(
             f"{target}: {report.notes[0]}"
@@ -96,6 +97,16 @@ def comparison_report(
         ),
         is_summary=True,
     )
+
+
+def _answer(found: Sequence[tuple[str, Audit | None]], reports: Sequence[Report]) -> Fact:
+    """How much was found in all of them, and how many cannot be audited."""
+    findings = [finding for report in reports for finding in report.findings]
+    failed = sum(audit is None for _, audit in found)
+    words = counts_in_words(findings) if findings or not failed else ""
+    parts = [words, f"{failed} of {len(found)} cannot be audited" if failed else ""]
+    tone = "bad" if failed else worst_tone(findings)
+    return Fact("verdict", "Findings", "; ".join(filter(None, parts)), tone=tone)
 
 
 def _row(audit: Audit, request: AuditRequest) -> tuple[object, ...]:

@@ -34,6 +34,7 @@ def weights_table(inventory: Inventory) -> Table:
             )
             for line in inventory.by_part
         ),
+        brief=0,
     )
 
 

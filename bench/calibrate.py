@@ -43,7 +43,7 @@ CALIBRATE = f"""{_COMMON}
 from headcount.convert.calibrate.calibrated_layers import calibrated_layers
 from headcount.convert.merge.ladder import Ladder
 from headcount.convert.plan.heads import HeadsByLayer, heads_of
-from headcount.convert.attention_map.mapping import attentions
+from headcount.model.decoder_attentions import attentions
 mixers = attentions(source.audit.spec)
 after = next(iter(mixers.values())).num_key_value_heads // 4
 heads = HeadsByLayer(layers={{at: heads_of(mixer, after) for at, mixer in mixers.items()}})

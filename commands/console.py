@@ -14,6 +14,7 @@ from headcount.model.redacted_output import redact_hooks, show_traceback
 from headcount.running.signals import exit_at_once, on_signals
 
 from .output.standard_streams import settle_streams
+from .output.waiting import end_waiting, waiting
 
 if TYPE_CHECKING:
     from headcount.report.report import Report
@@ -62,7 +63,8 @@ class Command(_Started):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with waiting():
+                return super().invoke(ctx)
         except HeadcountError as error:
             if ctx.find_root().params.get("debug"):
                 show_traceback(error)
@@ -158,6 +160,7 @@ def _print(text: str) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     try:
         shown = text.encode(encoding, "backslashreplace").decode(encoding)
+        end_waiting()
         click.echo(shown, nl=False, color=True)  # has none that were not asked for
     except BrokenPipeError:
         raise

@@ -56,20 +56,23 @@ def convert(
 
     \b
     --quality takes rungs of the ladder of docs/methods.md at once:
-      fast  --method merge --grouping similar: from the weights alone, seconds a layer at most
-      good  and --refit mlp: a few forward passes of --calibration, one layer in memory
-      best  and --reconstruct 200: also 200 steps of training a layer, many times as long
+      fast  --method merge --grouping similar: from the weights alone, seconds
+            a layer at most
+      good  and --refit mlp: a few forward passes of --calibration, one layer
+            in memory
+      best  and --reconstruct 200: also 200 steps of training a layer, many
+            times as long
 
     \b
     Example:
       headcount convert ./mha ./gqa --kv-heads 8 --dry-run
-      headcount convert org/name ./gqa --kv-heads 8 --dtype bfloat16 --max-shard-size 5GB
-      headcount convert ./mha ./gqa --kv-heads 8 --quality good --calibration prose.txt
+      headcount convert org/name ./gqa --kv-heads 8 --max-shard-size 5GB
+      headcount convert ./mha ./gqa --kv-heads 8 --quality fast
       headcount convert ./mha ./gqa --kv-heads 8 --evaluate --text prose.txt
       headcount convert ./mha ./gqa --kv-heads 8 --format gguf --dtype q8_0
       headcount convert ./mha ./latent --latent 1/4 --calibration prose.txt
-      headcount convert ./mha ./latent --latent --budget 1/4 --calibration prose.txt
-      headcount convert ./mha ./mla --latent 1/4 --home mla --calibration prose.txt
+      headcount convert ./mha ./latent --latent --budget 1/4
+      headcount convert ./mha ./mla --latent 1/4 --home mla
       headcount convert ./mha --sweep 8,4,2,1
       headcount convert ./mha --verify ./gqa
       headcount convert --families

@@ -26,6 +26,7 @@ from .options.shared import (
     PATH,
     SIZE,
     TOKENS,
+    details_option,
     options_of,
     output_option,
     report_format,
@@ -233,4 +234,5 @@ format_options = stack(
     ),
     output_option,
     screen_options,
+    details_option,
 )

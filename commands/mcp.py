@@ -7,6 +7,7 @@ import click
 from headcount.model.errors import MissingExtraError
 
 from .console import Command
+from .output.waiting import end_waiting
 
 
 @click.command(cls=Command)
@@ -27,4 +28,5 @@ def mcp() -> None:
         )
     from headcount.library.mcp_server import server
 
+    end_waiting()  # for a client, of which nobody knows when it speaks
     server().run("stdio")

@@ -107,8 +107,8 @@ def plan(models: tuple[str, ...], form: str, output: Path | None, **options: Any
       headcount plan llama-3-70b --tp 4 --kv-dtype fp8 --format markdown
       headcount plan qwen3-8b --device l40s --engine vllm --engine-version 0.11.0
       headcount plan qwen3-32b --target-users 32 --context 16k
-      headcount plan qwen3-8b --device a100-40gb --context 32k --require "concurrency>=4"
-      headcount plan qwen3-32b llama-3-70b --target-users 64 --device h100,b200 -o plan.html
+      headcount plan qwen3-8b --device l40s --require "concurrency>=4"
+      headcount plan qwen3-32b llama-3-70b --target-users 64 -o plan.html
 
     Exit status: 0 fine, 1 if what is required does not hold, or not all users are surely served.
     """

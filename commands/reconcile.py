@@ -61,7 +61,7 @@ def reconcile(
     Example:
       vllm serve Qwen/Qwen3-8B 2>&1 | tee start.log
       headcount reconcile start.log --device a100-40gb
-      headcount reconcile - --model llama-3.1-8b --engine-version 0.10.1 < fragment.log
+      headcount reconcile - --model llama-3.1-8b < fragment.log
       headcount reconcile logs/ --format json
     """
     from headcount.plan.reconcile.command import reconcile_logs

@@ -17,6 +17,7 @@ from .options.shared import (
     PATH,
     TOKENS,
     FiniteRange,
+    details_option,
     options_of,
     output_options,
     stack,
@@ -103,6 +104,7 @@ _OPTIONS = stack(
 @click.argument("converted")
 @_OPTIONS
 @output_options
+@details_option
 def uptrain(
     converted: str,
     teacher: str,
@@ -119,8 +121,8 @@ def uptrain(
 
     \b
     Example:
-      headcount uptrain ./gqa --teacher ./mha --text prose.txt --output-dir ./gqa-healed
-      accelerate launch -m headcount uptrain ./gqa --teacher ./mha --text prose.txt
+      headcount uptrain ./gqa --teacher ./mha --text prose.txt
+      accelerate launch -m headcount uptrain ./gqa --teacher ./mha --text a.txt
     """
     with on_signals(exit_at_once):
         need_extra()

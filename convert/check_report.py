@@ -14,6 +14,7 @@ def check_report(checked: Checked) -> Report:
         title="Check: " + ("passed" if not checked.problems else "; ".join(checked.problems)),
         facts=tuple(_facts(checked)),
         notes=(_note(checked),),
+        title_is_answer=True,
         document={"schema_version": 1, "check": asdict(checked)},
     )
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
+from headcount.running.progress import progress_bar
 from headcount.running.signals import SIGNALLED
 
 from .audited_output import verify_output
@@ -127,13 +126,12 @@ def _apply(plan: ConversionPlan, work: WorkFolder, progress: bool) -> Conversion
 
 def _write(plan: ConversionPlan, work: WorkFolder, progress: bool) -> dict[str, Any]:
     """The model, whole and verified, in the work folder; returns its record."""
-    hidden = not progress or not sys.stderr.isatty()
     size = plan.total_nbytes
     work.start()
     rewritten = NOTHING
     if plan.rewriting is not None:
         rewritten = rewrite_layers(plan.rewriting, work, progress=progress)
-    with tqdm(total=size, unit="B", unit_scale=True, disable=hidden, file=sys.stderr) as bar:
+    with progress_bar(None, "writing", "B", shown=progress, total=size) as bar:
         reader = SourceReader(plan.source.headers, rewritten.files)
         redirect = redirected(plan, rewritten)
         if redirect.gguf is None:

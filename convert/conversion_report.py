@@ -65,6 +65,7 @@ def conversion_plan_report(plan: ConversionPlan) -> Report:
     return Report(
         title="Plan (nothing is written)",
         lines=tuple(describe_plan(plan)),
+        title_is_answer=True,
         document=conversion_plan_document(plan),
         records=Table(
             key="tensors",
@@ -103,7 +104,7 @@ def conversion_report(report: ConversionReport) -> Report:
         tables=(
             *_layers(report),
             *fitted_tables(report),
-            *_files(report),
+            *(table._replace(brief=0) for table in _files(report)),
         ),
         notes=(
             *_explained(report.plan),
@@ -117,6 +118,7 @@ def conversion_report(report: ConversionReport) -> Report:
             *report.plan.notes,
         ),
         document=report.document(),
+        title_is_answer=True,
     )
 
 

@@ -12,16 +12,16 @@ from typing import Any
 
 from headcount.arch.architecture import Architecture, Conversion
 from headcount.arch.class_defaults import class_defaults
+from headcount.arch.latent_home import keeps_latents
 from headcount.arch.read_config import read_config
 from headcount.arch.registry import ARCHITECTURES, architecture_of
 from headcount.arch.rehoming import rehome_of
+from headcount.model.decoder_attentions import attentions
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Column, Report, Table
 
-from .attention_map.mapping import attentions
 from .engines import engines
 from .homes.native_config import ConfigEditor, language_model
-from .latent.refusals import keeps_latents
 from .plan.refusals.types import ignores_count
 
 _COLUMNS = (

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import torch
 import transformers
 from torch import Tensor
-from tqdm import tqdm
 
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.load import LoadedModel, load_model
@@ -19,6 +18,7 @@ from headcount.running.measured_cache import (
     predicted_cache_bytes,
     weigh_cache,
 )
+from headcount.running.progress import progress_bar
 
 from .behaviour.behaviour import Behaviour, probe
 from .behaviour.behaviour_report import behaviour_warnings
@@ -73,7 +73,7 @@ def _score(plan: EvaluationPlan, models: list[LoadedModel]) -> TextScores:
     return score_text(
         models[0].model,
         torch.tensor(plan.tokens.ids, device=plan.device),
-        tqdm(plan.windows, desc="scoring", unit="window", disable=None, leave=False),
+        progress_bar(plan.windows, "scoring", "window"),
         chunk=chunk_positions(plan.runnables[0].vocab_size),
         bos=plan.tokens.bos,
         original=models[1].model if len(models) > 1 else None,

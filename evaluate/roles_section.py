@@ -47,7 +47,7 @@ def with_roles(report: EvaluationReport, section: RolesSection) -> EvaluationRep
 
 def roles_facts(report: EvaluationReport) -> Iterator[Fact]:
     if report.roles is not None:
-        yield from verdict_facts(report.roles, "Roles of heads")
+        yield from verdict_facts(report.roles, "Roles of heads", "roles_kept")
 
 
 def roles_tables(report: EvaluationReport) -> Iterator[Table]:

@@ -1,5 +1,6 @@
 """An atlas as people read it: a map of roles, the heads that have one, and the layers."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from headcount.report.report import Column, Fact, HeatMap, Report, Table
@@ -67,11 +68,16 @@ def tokens_fact(settings: AtlasSettings) -> Fact:
 
 def _facts(atlas: Atlas) -> Iterator[Fact]:
     settings, cost = atlas.settings, atlas.cost
-    yield tokens_fact(settings)
     heads = [head for _, head in atlas.heads()]
     with_role = sum(bool(head.roles) for head in heads)
-    note = f"{with_role:,} with a role"
-    yield Fact(key="heads", title="Heads", value=len(heads), unit="count", note=note)
+    counts = Counter(ROLE_NAMES[role] for head in heads for role in head.roles)
+    yield Fact(
+        key="verdict",
+        title="Verdict",
+        value=f"{with_role:,} of {len(heads):,} heads have a role",
+        note=", ".join(f"{count:,} {name}" for name, count in counts.most_common()),
+    )
+    yield tokens_fact(settings)
     yield Fact(
         key="cost",
         title="Cost",

@@ -1,6 +1,5 @@
 """Making an atlas: the model runs, each attention's patterns are reduced where they are made."""
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor
-from tqdm import tqdm
 from transformers.modeling_outputs import BaseModelOutput
 
 from headcount.convert.attention_map.mapping import attention_map
@@ -17,6 +15,7 @@ from headcount.convert.stream.reader import SourceReader
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.freed_memory import give_back
 from headcount.running.load import LoadedModel, load_model
+from headcount.running.progress import progress_bar
 
 from .atlas import Atlas, AtlasSettings, AttentionAtlas, Cost
 from .atlas_plan import AtlasPlan, plan_atlas
@@ -49,8 +48,7 @@ def atlas_of(plan: AtlasPlan, loaded: LoadedModel, *, progress: bool = False) ->
     start = time.perf_counter()
     measured = _Measured(plan)
     batches = list(plan.sequences.batches(plan.request.batch_size))
-    hidden = not progress or not sys.stderr.isatty()
-    for ids in tqdm(batches, desc="heads", unit="batch", disable=hidden, file=sys.stderr):
+    for ids in progress_bar(batches, "heads", "batch", shown=progress):
         measured.run(loaded, ids)
     paths = [path for path, _ in measured.sums]
     copying, without = _copying(plan, loaded, paths)

@@ -8,7 +8,7 @@ from headcount.model.errors import HeadcountError
 
 from .parallel import valid_tp
 from .plan import Plan, plan_model
-from .what_if import VariantPlan, conversions
+from .what_if.rows import VariantPlan, conversions
 
 _MOST_UTILISATION = 0.95  # beyond it, CUDA graphs and other processes find no room
 
@@ -56,7 +56,7 @@ def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
         _weight_type,
     )
     tried = [tuple(_until_sure(kind(plan))) for kind in kinds]
-    tried.append(tuple(_until_sure(_conversion(variants))))
+    tried += [tuple(_until_sure(kind(variants))) for kind in (_latent, _conversion)]
     sure = tuple(found[-1] for found in tried if found and found[-1].is_sure)
     if sure or plan.verdict == "borderline":
         return sure
@@ -146,6 +146,15 @@ def _weight_type(plan: Plan) -> Iterator[Change]:
         return
     for name in names:
         yield from _try(plan, "dtype", name, f"weights of {name}")
+
+
+def _latent(variants: Sequence[VariantPlan]) -> Iterator[Change]:
+    """A cache of latents, which costs a model less than heads that are merged."""
+    for row in conversions(variants):
+        made, plan = row.variant.latent, row.plan
+        if made is not None and plan is not None and plan.verdict in ("fits", "borderline"):
+            text = f"{row.variant.name} (headcount convert {made})"
+            yield Change(what="latent", value=made.split()[1], text=text, plan=plan)
 
 
 def _conversion(variants: Sequence[VariantPlan]) -> Iterator[Change]:

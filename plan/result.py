@@ -17,7 +17,7 @@ from .hardware.cost import HOURS_A_MONTH, Prices, cost
 from .plan import Plan, plan_model
 from .planned_model import PlannedModel
 from .request import PlanRequest
-from .what_if import VariantPlan, variant_plans
+from .what_if.rows import VariantPlan, variant_plans
 
 if TYPE_CHECKING:
     from .changes import Change

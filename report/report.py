@@ -65,6 +65,12 @@ def counts_in_words(findings: Iterable[Finding]) -> str:
     return ", ".join(found) or "none"
 
 
+def worst_tone(findings: Iterable[Finding]) -> Tone:
+    """bad with an error, open with a warning, else good."""
+    worst = {finding.severity for finding in findings}
+    return "bad" if "error" in worst else "open" if "warning" in worst else "good"
+
+
 class Column(NamedTuple):
     """`unit` is text, count, bytes, exact_bytes, tokens, percent, ratio, parameters, seconds, rate,
     price, bits, bandwidth (bytes/s) or flops (FLOP/s); similarity, from -1 to 1, and loss_share,
@@ -177,7 +183,7 @@ class Report(NamedTuple):
     text that is laid out already. `is_brief`: without --details a terminal counts findings that are
     notes, and notes that are no warnings and that no start needs; and it says how much was found
     where no fact is a verdict. `is_summary`: without --details it stands for the reports beside
-    it."""
+    it. `title_is_answer`: as a verdict it is shown again at the end."""
 
     title: str
     lines: tuple[str, ...] = ()
@@ -193,3 +199,4 @@ class Report(NamedTuple):
     bars: tuple[Bar, ...] = ()
     is_brief: bool = False
     is_summary: bool = False
+    title_is_answer: bool = False

@@ -14,9 +14,9 @@ from .report import (
     HeatMap,
     Report,
     Table,
-    Tone,
     counts_in_words,
     shown,
+    worst_tone,
 )
 from .terminal_table import terminal_table
 from .view import View, broken, columns
@@ -24,6 +24,8 @@ from .view import View, broken, columns
 _COLORS = {"good": "32", "open": "33", "bad": "31", "title": "1"}
 _BLOCKS, _LETTERS = "█▓▒░", "#=+:"  # of the parts of a bar, in their order
 _WIDEST_BAR = 64
+_SCREEN = 23  # lines, and one for the prompt
+_FEWEST_ROWS = 2  # of a table that is shortened
 _NEVER_LEFT_OUT = ("Warning: ", "To start: ")  # how notes begin
 
 
@@ -32,7 +34,25 @@ def terminal(reports: Sequence[Report], view: View) -> str:
     summary = next((report for report in reports if report.is_summary), None)
     if summary is not None and not view.details:
         reports = (summary,)
-    return "\n\n".join("\n".join(_lines(report, view)) for report in reports)
+    parts = ["\n".join(_shortened(report, view)) for report in reports]
+    if summary is not None and summary is not reports[-1]:
+        parts.append("\n".join(_end(summary, view)).lstrip("\n"))
+    return "\n\n".join(parts)
+
+
+def _shortened(report: Report, view: View) -> list[str]:
+    """The report; without details, tables that are not shown whole lose rows to a screen's end."""
+    lines = list(_lines(report, view))
+    excess = len(lines) - _SCREEN
+    if view.details or excess <= 0 or not any(table.brief for table in report.tables):
+        return lines
+    tables = tuple(
+        table._replace(brief=max(_FEWEST_ROWS, min(table.brief, len(table.rows)) - excess))
+        if table.brief
+        else table
+        for table in report.tables
+    )
+    return list(_lines(report._replace(tables=tables), view))
 
 
 def _lines(report: Report, view: View) -> Iterator[str]:
@@ -140,8 +160,7 @@ def _answers(report: Report) -> list[Fact]:
     verdicts = [fact for fact in report.facts if fact.key == "verdict"]
     if verdicts or not report.is_brief:
         return verdicts
-    worst = {finding.severity for finding in report.findings}
-    tone: Tone = "bad" if "error" in worst else "open" if "warning" in worst else "good"
+    tone = worst_tone(report.findings)
     return [Fact("verdict", "Findings", counts_in_words(report.findings), tone=tone)]
 
 
@@ -152,6 +171,10 @@ def _end(report: Report, view: View) -> Iterator[str]:
         yield ""
     if left:
         yield from broken(f"--details also shows: {left}.", view.width, 2)
+    if report.title_is_answer and not answers:
+        yield ""
+        for part in broken(printable(report.title), view.width, 2):
+            yield _colored(part, "title", view)
     for answer in answers:
         line = f"{printable(answer.title)}: {printable(str(answer.value))}"
         for part in broken(line, view.width, 2):

@@ -1,8 +1,10 @@
 """A table as wide as a terminal at most. In this order: headings break, columns go (those with the
-highest `Column.drop` first), texts break, and what is still too wide is written a value a line."""
+highest `Column.drop` first), texts break, a last text that would become a tall column stands below
+its row, and what is still too wide is written a value a line."""
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from headcount.model.text import printable
@@ -14,6 +16,7 @@ from .view import broken, columns
 _GAP = 2  # between columns
 _TEXT = 24  # columns that a text keeps before a column is left out for it
 _LEAST = 10  # and at least
+_TALL = 4  # lines of a cell; a text of more stands below its row
 
 
 class _Column(NamedTuple):
@@ -37,7 +40,12 @@ def terminal_table(table: Table, width: int | None, rows: int | None = None) -> 
     found = _columns(table, rows)
     kept = _kept(found, width)
     widths = _widths(kept, width)
-    yield from _records(kept, width) if widths is None else _grid(kept, widths)
+    if widths is None:
+        yield from _records(kept, width)
+    elif width is not None and _is_tall(kept, widths):
+        yield from _with_texts_below(kept, width)
+    else:
+        yield from _grid(kept, widths)
     hidden = max(len(table.rows) - rows, 0) if rows is not None else 0
     left = [f"{hidden:,} more {'row' if hidden == 1 else 'rows'} (--details)"] if hidden else []
     if names := [column.title for column in found if column not in kept]:
@@ -106,6 +114,35 @@ def _grid(kept: Sequence[_Column], widths: Sequence[int]) -> Iterator[str]:
         disable_numparse=True,
     )
     yield from (line.rstrip() for line in text.split("\n"))
+
+
+def _is_tall(kept: Sequence[_Column], widths: Sequence[int]) -> bool:
+    """Whether the last column is a text that is squeezed into many lines."""
+    last = kept[-1]
+    tallest = max((_height(text, widths[-1]) for text in last.cells), default=0)
+    return len(kept) > 1 and not last.is_right and tallest > _TALL
+
+
+def _with_texts_below(kept: Sequence[_Column], width: int) -> Iterator[str]:
+    """The grid of the other columns, and below each row the text of the last, which is all of it
+    that has no heading."""
+    others, texts = kept[:-1], kept[-1].cells
+    widths = _widths(others, width)
+    if widths is None:
+        yield from _records(kept, width)
+        return
+    lines = _grid(others, widths)
+    titles = [_heading(column.title, size) for column, size in zip(others, widths, strict=True)]
+    yield from islice(lines, max(title.count("\n") + 1 for title in titles) + 1)
+    for at, text in enumerate(texts):
+        cells = [column.cells[at] for column in others]
+        yield from islice(lines, max(map(_height, cells, widths)))
+        if text:
+            yield from broken(f"  {text}", width, 2)
+
+
+def _height(text: str, width: int) -> int:
+    return _cell(text, width).count("\n") + 1
 
 
 def _parts(title: str) -> list[str]:

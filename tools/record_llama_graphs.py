@@ -54,7 +54,8 @@ def graphs_of(python: str, model: Json) -> Iterator[Json]:
 
 def jobs(model: Json) -> Iterator[Json]:
     """What the worker is asked of a model; what is none by the plan's own reading is left out."""
-    for name, keys, run in starts(model["keys"], window_of(metadata(model), model["name"])):
+    longest = window_of(metadata(model), model["name"])
+    for name, keys, run in starts(model["architecture"], model["keys"], longest):
         about = metadata({**model, "keys": keys})
         try:
             window = window_of(about, name)

@@ -4,10 +4,10 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from tqdm import tqdm
 from transformers import PreTrainedModel
 
 from headcount.convert.stream.os_failures import writing
+from headcount.running.progress import progress_bar
 
 from .learner import Learner
 from .processes import Processes
@@ -29,13 +29,13 @@ def train(
 ) -> tuple[Progress, Learner]:
     """All steps that are left, and the learner of the last phase."""
     learner: Learner | None = None
-    with tqdm(
+    with progress_bar(
+        None,
+        "uptraining",
+        "step",
+        shown=processes.is_main,
         total=plan.request.steps,
         initial=progress.step,
-        desc="uptraining",
-        unit="step",
-        disable=None if processes.is_main else True,
-        leave=False,
     ) as bar:
         for phase in _left(plan, progress):
             if learner is not None:

@@ -39,10 +39,12 @@ def uptraining_report(report: UptrainReport) -> Report:
                 title="Training",
                 columns=_HISTORY,
                 rows=tuple(tuple(entry[c.key] for c in _HISTORY) for entry in history),
+                brief=0,
             ),
         ),
         notes=tuple(_notes(report)),
         document=document(report),
+        title_is_answer=True,
     )
 
 

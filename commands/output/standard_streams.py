@@ -5,15 +5,40 @@ import os
 import sys
 from typing import Any
 
+from headcount.report.view import broken
+
+from .waiting import end_waiting
+
 
 class _NeverFailing(io.FileIO):
     """What is said here is lost if nobody can hear it, which is no reason for work to fail."""
 
     def write(self, data: Any, /) -> int:
+        end_waiting()
         try:
             return super().write(data) or len(data)
         except OSError:
             return len(data)
+
+
+class _AsWideAsTheTerminal(io.TextIOWrapper):
+    """Lines that are longer are broken between words. A bar, which returns to its line's start,
+    minds its own width."""
+
+    def write(self, text: str, /) -> int:
+        if "\r" not in text:
+            lines = ("\n".join(broken(line, _columns())) for line in text.split("\n"))
+            text = "\n".join(lines)
+        return super().write(text)
+
+
+def _columns() -> int | None:
+    """Of the terminal that stderr is; stdout may be a pipe."""
+    asked = os.environ.get("COLUMNS", "")
+    try:
+        return max(int(asked) if asked.isdecimal() else os.get_terminal_size(2).columns, 20)
+    except OSError:
+        return None
 
 
 def settle_streams() -> None:
@@ -45,7 +70,8 @@ def _take(descriptor: int, flags: int) -> None:
 
 def _never_failing(stream: "io.TextIOBase | None") -> io.TextIOWrapper:
     raw = _NeverFailing(2, "w", closefd=False)
-    return io.TextIOWrapper(
+    kind = _AsWideAsTheTerminal if raw.isatty() else io.TextIOWrapper
+    return kind(
         io.BufferedWriter(raw),
         encoding=getattr(stream, "encoding", None) or "utf-8",
         errors="backslashreplace",

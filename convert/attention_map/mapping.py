@@ -7,9 +7,9 @@ from headcount.arch.tensors.names import TensorNames
 from headcount.arch.tensors.places import Place
 from headcount.audit.audited import Audit
 from headcount.audit.census import is_buffer
-from headcount.model.mixers import Attention, CrossAttention
+from headcount.model.decoder_attentions import attentions, readers_of
+from headcount.model.mixers import Attention
 from headcount.model.numbers import digits
-from headcount.model.spec import ModelSpec
 from headcount.sources.safetensors import TensorInfo
 
 from .attention_tensors import AttentionTensors, HeadTensors, Where
@@ -76,23 +76,6 @@ def attention_map(audit: Audit) -> AttentionMap:
         standings=found,
         by_name={t.name: one for each in made.values() for one in each.held for t in one.tensors},
     )
-
-
-def attentions(spec: ModelSpec) -> dict[Where, Attention]:
-    """Every attention of the decoder that has K/V heads and weights of its own."""
-    return {
-        (layer.index, isinstance(mixer, CrossAttention)): mixer
-        for layer in spec.layers
-        if layer.stack == "decoder"
-        for mixer in layer.mixers
-        if isinstance(mixer, Attention) and mixer.has_key_value and mixer.owns_parameters
-    }
-
-
-def readers_of(spec: ModelSpec) -> dict[int, int]:
-    """Each layer that reads another's cache, with that one."""
-    shares = {layer.index: layer.shares_cache_with for layer in spec.layers}
-    return {index: owner for index, owner in shares.items() if owner is not None}
 
 
 def owner_of(where: Where, own: Iterable[Where], readers: Mapping[int, int]) -> Where | None:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from headcount.model.latent_rank import full_rank, kept_elements
 from headcount.model.mixers import Attention
 
 from ..homes.finding import find_home
-from ..latent.ranks import cache_bits, full_rank, kept_elements
+from ..latent.ranks import cache_bits
 from ..latent.refusals import check_latent
 from ..latent.size import BytesPerToken, CacheBudget
 from ..plan.errors import CannotConvertError, HeadCountError

@@ -1,6 +1,5 @@
 """What layers with a smaller cache cost on a text, measured in the source's own class."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
@@ -9,6 +8,7 @@ from torch import nn
 from tqdm import tqdm
 
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
+from headcount.running.progress import progress_bar
 
 from ..attention_map.attention_tensors import Where
 from ..calibrate.attention_place import attention_place
@@ -138,10 +138,4 @@ def trials_on_text(source: ConversionSource, request: ConversionRequest) -> Iter
 
 def passes_bar(total: float) -> "tqdm[None]":
     """Forward passes over the text, as a bar on stderr if that is a terminal."""
-    return tqdm(
-        total=round(total, 1),
-        desc="layers alone",
-        unit="pass",
-        disable=not sys.stderr.isatty(),
-        file=sys.stderr,
-    )
+    return progress_bar(None, "layers alone", "pass", total=round(total, 1))

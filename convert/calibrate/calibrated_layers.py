@@ -1,15 +1,14 @@
 """The calibrated rungs, layer by layer."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import nn
-from tqdm import tqdm
 
 from headcount.model.errors import SourceChangedError
 from headcount.running.boundary import quiet_transformers
+from headcount.running.progress import progress_bar
 from headcount.running.tokens import load_tokenizer
 
 from ..attention_map.attention_tensors import Where
@@ -111,10 +110,7 @@ class _Calibration:
         layered = self._layered
         states, calls = self._start(text)
         last = max(index for index, _ in self._changed)
-        hidden = not progress or not sys.stderr.isatty()
-        bar = tqdm(
-            total=last + 1, desc="calibrating", unit="layer", disable=hidden, file=sys.stderr
-        )
+        bar = progress_bar(None, "calibrating", "layer", shown=progress, total=last + 1)
         try:
             for index in range(last + 1):
                 with layered.layer(index) as layer, self._finite(f"layer {index} gives"):

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from headcount.model.decoder_attentions import attentions
 from headcount.model.errors import HeadcountError
 from headcount.running.boundary import quiet_transformers
 from headcount.running.runnable import RunnableModel, open_runnable
@@ -19,7 +20,6 @@ from headcount.running.tokens import (
     load_tokenizer,
 )
 
-from ..attention_map.mapping import attentions
 from ..plan.request import BUILTIN
 from ..plan.source import ConversionSource
 from .layered_model import refuse_encoder_decoder

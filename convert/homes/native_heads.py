@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from headcount.arch.read_config import read_config
+from headcount.model.decoder_attentions import attentions
 from headcount.model.errors import InvalidConfigError
 from headcount.model.mixers import Attention
 from headcount.model.spec import ModelSpec
 
 from ..attention_map.attention_tensors import Where
-from ..attention_map.mapping import attentions
 from ..plan.errors import NoSuchHomeError
 from ..plan.heads import Heads, HeadsByLayer, heads_of
 from ..plan.pruning import KeptHeads

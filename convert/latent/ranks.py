@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 from headcount.model.dtypes import BITS
+from headcount.model.latent_rank import full_rank, kept_elements
 from headcount.model.mixers import Attention
 from headcount.model.units import format_indices
 
@@ -55,16 +56,6 @@ def mla_rank(
             f" {min(kept, full_rank(mixer) + rotated):,} with --home mla"
         )
     return min(elements - rotated, full_rank(mixer))
-
-
-def kept_elements(mixer: Attention) -> int:
-    """The elements of keys and values of one token."""
-    return mixer.num_key_value_heads * (mixer.head_dim + mixer.v_head_dim)
-
-
-def full_rank(mixer: Attention) -> int:
-    """The rank from which on nothing is lost: all that k and v read, or all that they make."""
-    return min(mixer.in_features("k"), kept_elements(mixer))
 
 
 def cache_bits(source: ConversionSource, dtype: CastName | None) -> int:

@@ -4,14 +4,12 @@ Each layer is a file of the work folder, in its journal once it is on the disk: 
 goes on with the layers that it has. A plan reads the files in place of the source's tensors.
 """
 
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from tqdm import tqdm
-
+from headcount.running.progress import progress_bar
 from headcount.sources.identity import ReadFile
 from headcount.sources.safetensors import TensorInfo, read_header
 
@@ -128,14 +126,8 @@ def _by_weights(rewriting: Rewriting, done: MadeBefore, progress: bool) -> Itera
         heads, ladder = rewriting.heads, rewriting.ladder
         layers = uncalibrated_layers(rewriting.source, heads, ladder, done, rewriting.chosen)
         what = "merging heads"
-    yield from tqdm(
-        layers,
-        total=len(rewriting.layers),
-        desc=what,
-        unit="layer",
-        disable=not progress or not sys.stderr.isatty(),
-        file=sys.stderr,
-    )
+    count = len(rewriting.layers)
+    yield from progress_bar(layers, what, "layer", shown=progress, total=count)
 
 
 def _name(index: int) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from math import isfinite
 
 import torch
-from tqdm import tqdm
 
 from headcount.audit.audited import Audit
 from headcount.audit.census import copies
 from headcount.audit.rules.scanned import ScanFacts, TensorScan, TiedScan
 from headcount.model.errors import UnsupportedModelError
+from headcount.running.progress import progress_bar
 from headcount.sources.checkpoint import Checkpoint
 from headcount.sources.safetensors import TensorInfo
 
@@ -87,10 +87,10 @@ def _local(audit: Audit) -> Checkpoint:
 def _read(checkpoint: Checkpoint, *, progress: bool) -> Iterator[tuple[TensorInfo, torch.Tensor]]:
     """The float tensors in the order in which they lie on the disk."""
     floats = [info for info in checkpoint.tensors.values() if info.dtype in DTYPES]
-    size, hide = sum(info.nbytes for info in floats), None if progress else True
+    size = sum(info.nbytes for info in floats)
     with (
         SourceReader(checkpoint.files) as reader,
-        tqdm(total=size, unit="B", unit_scale=True, disable=hide) as bar,
+        progress_bar(None, "reading", "B", shown=progress, total=size) as bar,
     ):
         for info in sorted(floats, key=lambda info: (info.file, info.offsets)):
             yield info, reader.tensor(info)

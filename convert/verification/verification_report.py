@@ -43,6 +43,7 @@ def verification_report(folder: Path, verified: Verified) -> Report:
             },
         },
         records=table,
+        title_is_answer=True,
     )
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tqdm import tqdm
 from transformers import PreTrainedModel
 
 from headcount.heads.sequences import RepeatedTokens
+from headcount.running.progress import progress_bar
 
 from ..loss import WindowLosses
 from .behaviour_plan import BehaviourPlan
@@ -114,7 +114,7 @@ def probe(
     """`windows` are those of the text, scored whole by the same models; `decode` turns tokens into
     text. Raises EvaluationFailedError for a loss that is not finite."""
     start = time.perf_counter()
-    with tqdm(desc="behaviour", total=5, unit="probe", disable=None, leave=False) as bar:
+    with progress_bar(None, "behaviour", "probe", total=5) as bar:
         induction = _copying(models, plan.induction, bar)
         repeated_text = _copying(models, plan.repeated_text, bar)
         recalled = recall(models, plan.recall) if plan.recall else ()

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from tqdm import tqdm
 from transformers import PreTrainedModel
 
 from headcount.convert.calibrate.calibrated_layers import calibrated_layers
@@ -25,6 +24,7 @@ from headcount.convert.rewrite.uncalibrated import uncalibrated_layers
 from headcount.convert.stream.reader import SourceReader
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.load import load_model
+from headcount.running.progress import progress_bar
 
 from ..evaluation_plan import EvaluationPlan, plan_evaluation
 from ..evaluation_request import EvaluationRequest
@@ -75,13 +75,8 @@ def sensitivities(
             calibrated_layers(source, heads, ladder, None, 0, _none_before, False),
             uncalibrated_layers(source, heads, ladder, _none_before),
         )
-        bar = tqdm(
-            layers,
-            desc="layer by layer",
-            unit="layer",
-            total=len({index for (index, _), own in heads.layers.items() if own.is_changed}),
-            disable=None if progress else True,
-        )
+        count = len({index for (index, _), own in heads.layers.items() if own.is_changed})
+        bar = progress_bar(layers, "layer by layer", "layer", shown=progress, total=count)
         return tuple(_sensitivity(model, plan, layered, layer, before) for layer in bar)
 
 

@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
-from headcount.convert.attention_map.mapping import attentions
 from headcount.convert.conversion import apply_plan
 from headcount.convert.plan.leftovers import leftovers, own_folder, real_place
 from headcount.convert.plan.planner import plan_conversion
@@ -17,8 +14,10 @@ from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.plan.source import read_source
 from headcount.convert.plan.target import check_target
 from headcount.convert.stream.os_failures import writing
+from headcount.model.decoder_attentions import attentions
 from headcount.model.errors import HeadcountError
 from headcount.running.passing_folder import passing_folder, remove_folder
+from headcount.running.progress import progress_bar
 from headcount.running.signals import SIGNALLED
 from headcount.sources.identity import check_identity
 
@@ -133,7 +132,7 @@ def _measure(
     measured: list[Measured] = []
     original: Measured | None = None
     report: EvaluationReport | None = None
-    bar = tqdm(trials, desc="sweep", unit="trial", disable=None if progress else True)
+    bar = progress_bar(trials, "sweep", "trial", shown=progress)
     for number, trial in enumerate(bar):
         place = shop / str(number)
         there = replace(trial.plan.request, target=place)

@@ -17,13 +17,13 @@ _COLUMNS = (
     _LATENT,
     Column(key="method", title="Method"),
     Column(key="cache", title="Cache", unit="bytes"),
-    Column(key="share", title="Of the original", unit="percent"),
-    Column(key="loss", title="Loss", unit="loss"),
+    Column(key="share", title="Of the original", unit="percent", drop=1),
+    Column(key="loss", title="Loss", unit="loss", drop=2),
     Column(key="delta_loss", title="Against it"),
-    Column(key="kl_divergence", title="KL", unit="loss"),
-    Column(key="top1_agreement", title="Top-1 agreement", unit="percent"),
+    Column(key="kl_divergence", title="KL", unit="loss", drop=1),
+    Column(key="top1_agreement", title="Top-1 agreement", unit="percent", drop=3),
     Column(key="frontier", title="Frontier"),
-    Column(key="bar", title="Loss added, log scale"),
+    Column(key="bar", title="Loss added, log scale", drop=4),
 )
 _LAYER_COLUMNS = (
     Column(key="layer", title="Layer", unit="count"),
@@ -48,14 +48,26 @@ def sweep_report(sweep: Sweep) -> Report:
 
 
 def _facts(sweep: Sweep) -> Iterator[Fact]:
+    if sweep.budget is None:
+        yield Fact(key="verdict", title="Frontier", value=_frontier(sweep))
     yield from text_facts(sweep.settings, sweep.tokens)
     if sweep.budget is not None:
         yield Fact(
-            key="chosen",
+            key="verdict",
             title="Smallest cache within the budget",
             value=_name(sweep.chosen) if sweep.chosen else "none: nothing was written",
             note=f"loss may rise by {sweep.budget:g} nats a token",
+            tone="good" if sweep.chosen else "bad",
         )
+
+
+def _frontier(sweep: Sweep) -> str:
+    """What each trial on it costs, the largest cache first."""
+    ordered = sorted(frontier(sweep.trials), key=lambda one: one.cache_bytes, reverse=True)
+    return "; ".join(
+        f"{_share(one, sweep):.3g} % of the cache {one.delta_loss:+.3f} nats ({_name(one)})"
+        for one in ordered
+    )
 
 
 def _name(one: Measured) -> str:

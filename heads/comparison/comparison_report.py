@@ -76,15 +76,17 @@ def comparison_report(found: AtlasComparison) -> Report:
     )
 
 
-def verdict_facts(found: AtlasComparison, title: str = "Verdict") -> Iterator[Fact]:
-    """What became of the roles, in a line or two, the first of this title."""
+def verdict_facts(
+    found: AtlasComparison, title: str = "Verdict", key: str = "verdict"
+) -> Iterator[Fact]:
+    """What became of the roles, in a line or two, the first of this title and key."""
     had, kept = (sum(getattr(one, name) for one in found.roles) for name in ("had", "kept"))
     parts = [f"{had - kept:,} lost", f"{sum(one.gained for one in found.roles):,} gained"]
     gone = found.gone
     if gone:
         parts.append(f"{gone:,} head{'s' if gone > 1 else ''} gone")
     value = f"{kept:,} of {had:,} roles kept" if had else "no head had a role"
-    yield Fact(key="roles_kept", title=title, value=value, note=", ".join(parts))
+    yield Fact(key=key, title=title, value=value, note=", ".join(parts))
     induction = next((one for one in found.roles if one.role == "induction" and one.had), None)
     if induction is not None:
         yield Fact(

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from headcount.convert.attention_map.mapping import readers_of
 from headcount.convert.plan.source import describing_files, fingerprint_of
+from headcount.model.decoder_attentions import readers_of
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.tokens import has_vocabulary, load_tokenizer
 

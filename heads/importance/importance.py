@@ -1,11 +1,8 @@
 """The importance of a model's heads, as a value, and how it is measured."""
 
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-
-from tqdm import tqdm
 
 from headcount.convert.importance.by_text import (
     ScoredText,
@@ -15,6 +12,7 @@ from headcount.convert.importance.by_text import (
 from headcount.convert.importance.head_importance import HeadImportance
 from headcount.convert.plan.source import ConversionSource, read_source
 from headcount.model.errors import UnsupportedModelError
+from headcount.running.progress import progress_bar
 
 from .importance_request import ImportanceRequest
 from .rank_correlation import spearman
@@ -89,8 +87,7 @@ def _measured(
         return None, importance_by_text(source, text, ablated_to_mean=True)
     mixers = source.attention_map.mixers.values()
     heads = sum(mixer.num_attention_heads for mixer in mixers)
-    hidden = not progress or not sys.stderr.isatty()
-    with tqdm(total=heads, desc="ablating", unit="head", disable=hidden, file=sys.stderr) as bar:
+    with progress_bar(None, "ablating", "head", shown=progress, total=heads) as bar:
         return exact_importance(source, text, ablated_to_mean=True, tell=bar.update)
 
 

@@ -71,6 +71,17 @@ def importance_document(found: ModelImportance) -> dict[str, Any]:
 
 
 def _facts(found: ModelImportance) -> Iterator[Fact]:
+    ranked = sorted(
+        (score, layer.layer, head)
+        for layer in found.layers
+        for head, score in enumerate(_best(layer))
+    )
+    if ranked:
+        cost, layer, head = ranked[-1]
+        words = f"layer {layer}'s head {head} is worth most, {cost:.4f} nats a token"
+        least, layer, head = ranked[0]
+        note = f"layer {layer}'s head {head} least, {least:.4f}"
+        yield Fact(key="verdict", title="Verdict", value=words, note=note)
     name = "the text that comes with headcount" if found.text == BUILTIN else found.text
     yield Fact(key="text", title="Text", value=f"{found.tokens:,} tokens of {name}")
     heads = sum(len(layer.estimate) for layer in found.layers)

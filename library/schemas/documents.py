@@ -267,7 +267,7 @@ _WHAT_IF = obj(
         "fits": maybe(FLAG),
         **fields(maybe(COUNT), "max_context", "max_batch_size"),
     },
-    {"pruned_to": COUNT},
+    {"pruned_to": COUNT, "converted_by": TEXT},
 )
 PLAN = obj(
     {

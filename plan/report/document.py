@@ -9,7 +9,7 @@ from ..hardware.candidates import Candidate, Placement, by_memory, placements
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
-from ..what_if import VariantPlan, conversions
+from ..what_if.rows import VariantPlan, conversions
 from .hardware import price_cells
 from .notes import assumptions, report_notes, warnings
 
@@ -140,6 +140,7 @@ def _variant(row: VariantPlan) -> dict[str, object]:
         "num_key_value_heads": variant.num_key_value_heads,
         "group_size": variant.group_size,
         **({"pruned_to": variant.query_heads} if variant.query_heads else {}),
+        **({"converted_by": f"headcount convert {variant.latent}"} if variant.latent else {}),
         "current": variant.is_current,
         "weights_bytes": plan and plan.weights_bytes,
         "kv_cache_bytes_per_token": plan and plan.bytes_per_token,

@@ -68,6 +68,7 @@ def assumptions(result: PlanResult) -> Iterator[str]:
     yield from _cache(plan)
     yield from _accounted(plan) if plan.engine.starts else _estimated(plan)
     yield from _speed(plan)
+    yield from _latents(result)
     yield from _devices(result)
 
 
@@ -78,6 +79,16 @@ def _replicas(result: PlanResult) -> Iterator[str]:
             f"Each of the {chosen.replicas:,} replicas is an engine of its own with its own copy of"
             f" the weights; users are spread evenly, at most {chosen.plan.workload.batch_size:,} on"
             " each."
+        )
+
+
+def _latents(result: PlanResult) -> Iterator[str]:
+    """How the rows with latents are made."""
+    made = [row.variant.latent for row in result.variants if row.variant.latent]
+    if made:
+        yield (
+            f"Latents are made by headcount convert {' or '.join(made)}; docs/latent.md says what"
+            " they cost a model."
         )
 
 

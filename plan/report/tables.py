@@ -8,7 +8,7 @@ from ..decode import decode_rate
 from ..hardware.candidates import Placement, placements
 from ..plan import Plan
 from ..result import PlanResult
-from ..what_if import VariantPlan
+from ..what_if.rows import VariantPlan
 from .hardware import hardware_table, price_cells, price_columns
 
 _SHORTEST, _MOST_ROWS = 1024, 8

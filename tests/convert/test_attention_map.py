@@ -7,8 +7,9 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from headcount.convert.attention_map.attention_tensors import HeadTensors
-from headcount.convert.attention_map.mapping import AttentionMap, attentions, owner_of
+from headcount.convert.attention_map.mapping import AttentionMap, owner_of
 from headcount.convert.plan.source import read_source
+from headcount.model.decoder_attentions import attentions
 
 pytestmark = pytest.mark.needs_convert
 

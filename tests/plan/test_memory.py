@@ -17,7 +17,7 @@ from headcount.plan.limits import largest
 from headcount.plan.plan import Plan, plan_model
 from headcount.plan.planned_model import PlannedModel
 from headcount.plan.request import PlanRequest
-from headcount.plan.what_if import variant_plans
+from headcount.plan.what_if.rows import variant_plans
 
 MakePlan = Callable[..., Plan]
 GIB = 2**30

@@ -12,7 +12,8 @@ from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Attention
 from headcount.plan.devices import find_device
 from headcount.plan.plan import Plan
-from headcount.plan.what_if import chain, conversions, variant_plans
+from headcount.plan.what_if.rows import conversions, variant_plans
+from headcount.plan.what_if.variants import chain
 
 MakePlan = Callable[..., Plan]
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from headcount.cli import COMMANDS as COMMAND_NAMES
 from headcount.cli import main
 from headcount.report import render
 from headcount.report.report import Bar, Column, Fact, Finding, Report, Table
@@ -55,6 +56,30 @@ def test_nothing_is_wider_than_the_terminal(command: str, width: int) -> None:
 @pytest.mark.parametrize("command", ON_A_SCREEN)
 def test_the_answer_fits_on_a_screen(command: str) -> None:
     assert len(printed(command).splitlines()) <= 24
+
+
+@pytest.mark.parametrize("command", ["", *sorted(COMMAND_NAMES)])
+def test_no_line_of_help_is_wider_than_a_terminal(command: str) -> None:
+    lines = printed(f"{command} --help").splitlines()
+    assert [line for line in lines if columns(line) > 80] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("audit gpt2 llama-3-8b", "Findings: 1 note"),
+        ("audit gpt2 no-such-model", "Findings: 1 note; 1 of 2 cannot be audited"),
+        ("plan gpt2 llama-3-8b --device h100", "Meta-Llama-3-8B: fits: 17.11 GiB"),
+        ("plan gpt2 llama-3-8b --device h100 --details", "Meta-Llama-3-8B: fits: 17.11 GiB"),
+        ("diff llama-3-8b llama-2-7b", "32 layers differ"),
+        ("diff gpt2 gpt2", "nothing that is counted differs"),
+        ("reconcile docs/vllm-startup.log", "Verdict: did not start"),
+    ],
+)
+def test_every_command_that_judges_ends_with_its_answer(command: str, answer: str) -> None:
+    """In the last lines: a terminal shows these, whatever scrolled away."""
+    done = CliRunner().invoke(main, command.split(), env={"COLUMNS": "80"})
+    assert answer in " ".join(" ".join(done.stdout.splitlines()[-3:]).split())
 
 
 def test_a_pipe_has_no_bound() -> None:
@@ -152,6 +177,31 @@ def test_a_row_too_many_is_counted() -> None:
     text = render([report(tables=(long,))], "table", view)
     assert text.splitlines()[2:] == ["n", "-", "0", "1", "… 7 more rows (--details)"]
     assert "8" in render([report(tables=(long,))], "table", View(width=80))
+
+
+def test_a_tall_last_text_stands_below_its_row() -> None:
+    """Its column has no heading then, and no width is left empty beside it."""
+    long = " ".join(f"word{n}" for n in range(30))
+    found = (Column("a", "A"), Column("b", "B"), Column("why", "Why"))
+    one = Table("t", "T", found, (("a" * 20, "b" * 20, long), ("c", "d", "")))
+    shown = lines(one, width=60)
+    assert shown[0].split() == ["A", "B"]
+    assert shown[2].split() == ["a" * 20, "b" * 20]
+    assert " ".join(" ".join(shown[3:-1]).split()) == long
+    assert len(shown[3:-1]) <= 5 and max(map(len, shown)) <= 60
+    assert shown[-1].split() == ["c", "d"]
+    assert lines(one, width=200)[0].split() == ["A", "B", "Why"]
+
+
+def test_a_shortened_table_leaves_room_for_the_rest_of_the_screen() -> None:
+    rows = tuple((n,) for n in range(40))
+    facts = tuple(Fact(f"f{n}", f"f{n}", n, "count") for n in range(12))
+    one = report(
+        facts=facts, tables=(Table("t", "T", (Column("n", "n", "count"),), rows, brief=9),)
+    )
+    shown = render([one], "table", View(width=80, details=False)).splitlines()
+    assert len(shown) == 23
+    assert shown[-1] == "… 35 more rows (--details)"
 
 
 def test_a_bar_is_as_long_as_what_it_shows() -> None:

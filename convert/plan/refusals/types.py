@@ -1,16 +1,15 @@
 """Types that cannot be converted, whatever number of heads is asked for."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from headcount.arch.architecture import Architecture
 from headcount.arch.class_defaults import class_defaults
 from headcount.arch.model_classes import model_classes
 from headcount.arch.our_types import base_type, is_grouped
 from headcount.arch.registry import architecture_of, standard_spelling
-from headcount.model.mixers import Attention, LatentAttention, LowRankAttention, Mixer
-from headcount.model.spec import ModelSpec
+from headcount.model.decoder_attentions import no_key_value_heads
+from headcount.model.mixers import Attention, Mixer
 
-from ...attention_map.attention_tensors import Where
 from ..errors import CannotConvertError, NoSuchHomeError
 from ..request import KeyValueHeads
 from ..source import ConversionSource
@@ -27,25 +26,6 @@ def refuse(source: ConversionSource, checks: Iterable[TypeCheck]) -> None:
 
 def _mixers(source: ConversionSource) -> list[Mixer]:
     return [mixer for layer in source.audit.spec.layers for mixer in layer.mixers]
-
-
-def no_key_value_heads(spec: ModelSpec, attentions: Mapping[Where, Attention]) -> str | None:
-    """Why a model of the decoder's `attentions` keeps no K/V heads; None: it keeps some. Latents
-    before encoders: the first are more of a surprise."""
-    mixers = [mixer for layer in spec.layers for mixer in layer.mixers]
-    is_rebuilt = any(isinstance(mixer, LowRankAttention) for mixer in mixers)
-    is_mla = any(isinstance(mixer, LatentAttention) for mixer in mixers)
-    reasons: dict[str, bool] = {
-        "its cache holds latents already: convert the model that it was made from": is_rebuilt,
-        "latent attention (MLA) keeps one latent for all heads; there are no K/V heads to pool": (
-            is_mla
-        ),
-        "an encoder keeps no K/V cache: fewer heads save nothing": not spec.is_cached,
-        "its state is not made of K/V heads (recurrent layers, say), so there are none to merge": (
-            not attentions
-        ),
-    }
-    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def _states(source: ConversionSource) -> str | None:

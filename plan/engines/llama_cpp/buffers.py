@@ -95,8 +95,6 @@ class Buffers:
         found = self._computed(context, batch_size, place)
         is_own = self._architecture[1] and self.work.request.tp == 1
         error = _error(shape) if is_own and found.is_followed else _ERROR_OF_OTHERS
-        if "hyper_connection.low_rank" in shape.sizes.outer and len(set(self._held.layers)) > 1:
-            error = _ERROR_OF_UNFUSED
         return Term(
             key="activations",
             title="Compute buffer",
@@ -218,9 +216,6 @@ _SOURCES = {
     "quantised": "the config's count of parameters and quantization_config",
 }
 # Of compute buffers, by the record of tests/plan/engines/llama_cpp.jsonl
-# GLM-5-Next's hyper-connections are computed in single operations where its layers lie apart
-# (llama_context::resolve_fused_ops), of which no graph was recorded: 67.4 MiB for 19.5 in a start
-_ERROR_OF_UNFUSED = 3.0
 _ERROR, _ERROR_OF_STATES, _ERROR_OF_OTHERS = 0.02, 0.1, 1.0
 # llama-server computes the logits of a token for each slot, and not of a micro-batch, since b9464
 # (server_output_limits of tools/server/server-context.cpp; not in b9453).

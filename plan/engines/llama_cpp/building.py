@@ -16,6 +16,7 @@ from .graph import NOTHING, Graph, Node
 from .schedule import DEVICE, HOST, places_of, with_copies
 from .sizes import OUTER, Kind
 from .templates import (
+    Fused,
     Mode,
     Section,
     Size,
@@ -53,13 +54,15 @@ class Held(NamedTuple):
 class Outline(NamedTuple):
     """What is in a graph, whatever its sizes. `start`: one slot (`alone`), slots over `one stream`,
     or a stream of each. Without flash attention that was dropped when its place was known (`left`),
-    values, which were not kept transposed, are turned."""
+    values, which were not kept transposed, are turned. `unfused`: single operations put the
+    streams of hyper-connections together."""
 
     architecture: str
     mode: Mode
     layers: tuple[Kind, ...]
     start: Start
     left: bool = False
+    unfused: bool = False
 
 
 class Amount(NamedTuple):
@@ -90,14 +93,25 @@ def built(outline: Outline, held: Held) -> Built:
 
 
 @lru_cache(maxsize=256)
-def leaves(outline: Outline, held: Held) -> bool:
-    """Whether flash attention of a layer is computed elsewhere (llama_context::resolve_fused_ops,
-    which tries with a token for each sequence: then llama.cpp ties norms to their layers)."""
+def settled(outline: Outline, held: Held, *, may_leave: bool) -> Outline:
+    """Without what is not computed where its layer lies (llama_context::resolve_fused_ops): first
+    flash attention, if it `may_leave`, then the operation that puts streams together."""
+    if may_leave and outline.mode == "flash" and "flash" in _leaving(outline, held):
+        outline = outline._replace(mode="scores", left=True)
+    return outline._replace(unfused="joins" in _leaving(outline, held))
+
+
+def _leaving(outline: Outline, held: Held) -> frozenset[Fused]:
+    """llama.cpp tries with a token for each sequence: then it ties norms to their layers."""
     if held.whole or not any(held.layers):
-        return False
+        return frozenset()
     build = _Build(outline, held._replace(whole=True))
     places = places_of(build.nodes())
-    return any(places[node] != place for node, place in build.flash.items())
+    return frozenset(
+        kind
+        for kind, found in build.fused.items()
+        if any(places[node] != place for node, place in found.items())
+    )
 
 
 def _is_of_values(name: str) -> bool:
@@ -143,12 +157,13 @@ class _Build:
         self.graph = Graph()
         self.amounts = {Amount(Size(()), OUTER): NOTHING}
         windowed = any(layer.windowed for layer in outline.layers)
-        name, mode = outline.architecture, outline.mode
+        name, mode, unfused = outline.architecture, outline.mode, outline.unfused
+        own = templates(name, mode, unfused=unfused)
         others = (templates(name, one) for one in (mode, "flash", "scores"))
-        found = next(one for one in others if one)
+        found = own or next(one for one in others if one)
         self.found = _of_start([one for one in found if one.windowed == windowed], outline.start)
         windows = any(layer.windowed for one in self.found for layer in one.layers)
-        is_of_mode = any(templates(name, one) for one in (mode, "flash"))
+        is_of_mode = bool(own or (not unfused and templates(name, "flash")))
         self.is_followed = bool(self.found) and windows == windowed and is_of_mode
         self.found = self.found or _of_start(found, outline.start)
         self.used = {kind.sizes: kind.used for kind in outline.layers}
@@ -156,7 +171,8 @@ class _Build:
         self.inputs: dict[str, int] = {}
         self.done: list[list[int]] = []
         self.asked: list[int] = []
-        self.flash: dict[int, int] = {}  # where the layers lie of flash attention's nodes
+        # Where the layers lie of what is fused only if it is computed there
+        self.fused: dict[Fused, dict[int, int]] = {"flash": {}, "joins": {}}
 
     def nodes(self) -> list[Node]:
         layers = self._layers()
@@ -173,7 +189,8 @@ class _Build:
         self.graph.nodes[-1] = last._replace(kept=True)
         order = expanded(self.graph.nodes, self.asked)
         at = {number: place for place, number in enumerate(order)}
-        self.flash = {at[i]: place for i, place in self.flash.items()}
+        for kind, own in self.fused.items():
+            self.fused[kind] = {at[i]: place for i, place in own.items()}
         return renumbered(self.graph.nodes, order)
 
     def _layers(self) -> list[_Layer]:
@@ -237,8 +254,8 @@ class _Build:
                 own[-1] = self.graph.add(amount, own[-1])
             if tensor.asked:
                 self.asked.append(own[-1])
-            if tensor.flash and past:
-                self.flash[own[-1]] = DEVICE if past[0].here else HOST
+            if tensor.fused and past:
+                self.fused[tensor.fused][own[-1]] = DEVICE if past[0].here else HOST
         self.done.append(own)
 
     def _number(self, word: str, own: list[int]) -> int:

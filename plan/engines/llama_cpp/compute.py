@@ -7,14 +7,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .allocation import reach
-from .building import Amount, Built, Held, Outline, Start, built, leaves
+from .building import Amount, Built, Held, Outline, Start, built, settled
 from .sizes import GraphSizes, layout_of, start_sizes
 from .slots import Layout
 from .templates import Mode
 
 _FLOAT = 4  # bytes
-# Where a sequence alone takes most, for what grows with the square of its tokens
-_ALSO_ALONE = frozenset({"kimi-linear", "minimax-01"})
+# Of which room is made for a micro-batch of one sequence, too: what they keep grows with the square
+# of its tokens
+ALSO_ALONE = frozenset({"kimi-linear", "minimax-01"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,8 +54,11 @@ class Computed(NamedTuple):
 @lru_cache(maxsize=4096)
 def computed(shape: Shape, held: Held, place: int) -> Computed:
     """What `shape` takes on device or host, where the device holds so much."""
-    is_left = shape.may_leave and shape.mode == "flash" and leaves(shape.outline, held)
-    found = [_laid_out(one, held, place, is_left=is_left) for one in _reserved(shape)]
+    own = settled(shape.outline, held, may_leave=shape.may_leave)
+    found = [
+        _laid_out(one, own._replace(start=one.outline.start), held, place)
+        for one in _reserved(shape)
+    ]
     return Computed(
         nbytes=max(one.nbytes for one in found),
         is_followed=all(one.is_followed for one in found),
@@ -64,14 +68,11 @@ def computed(shape: Shape, held: Held, place: int) -> Computed:
 def _reserved(shape: Shape) -> Iterator[Shape]:
     """The graphs that llama.cpp makes room for (llama_context::sched_reserve)."""
     yield shape
-    if shape.architecture in _ALSO_ALONE and shape.layout.count > 1:
-        yield replace(shape, layout=replace(shape.layout, count=1, streams=1))
+    if shape.architecture in ALSO_ALONE and shape.layout.count > 1:
+        yield replace(shape, layout=replace(shape.layout, alone=True))
 
 
-def _laid_out(shape: Shape, held: Held, place: int, *, is_left: bool) -> Computed:
-    outline = shape.outline
-    if is_left:
-        outline = outline._replace(mode="scores", left=True)
+def _laid_out(shape: Shape, outline: Outline, held: Held, place: int) -> Computed:
     graph = built(outline, held)
     every = [_of_start(own, shape) for own in (shape.sizes.outer, *shape.sizes.layers)]
     found = [_bytes(amount, every) for amount in graph.amounts]

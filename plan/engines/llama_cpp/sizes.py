@@ -5,11 +5,12 @@ heads and `G` key/value heads of `dk` and `dv` elements, of which `rot` are rota
 of the MLP, `X` experts of `fe`, of which a token visits `used`, `SH` the width beside them, `N` the
 tokens that T5's encoder may have read; by their own names other keys of a GGUF file
 (`ssm.state_size`) and sides of a layer's tensors (`attn_qkv.1` are the rows of attn_qkv).
-Of a start: `T` tokens of a micro-batch, of which `O` are outputs, of `S` sequences; `C` cells, and
-`W` in layers with a window, of `R` streams; `CR` cells of entries that stand for several tokens, of
-which `NB` are made (outside the layers: for the most tokens of any layer; `CL` and `NL` for the
-fewest); `PP` pools of tokens that an indexer chooses of, of which `PN` are made and it
-chooses `PC`, with `PS` tokens, and `KT` what a pool has beside the last of its tokens.
+Of a start: `T` tokens of a micro-batch, of which `O` are outputs, of `S` sequences (of `slots`; of
+`rest` it has none); `C` cells, and `W` in layers with a window, of `R` streams; `CR` cells of
+entries that stand for several tokens, of which `NB` are made (outside the layers: for the most
+tokens of any layer; `CL` and `NL` for the fewest); `PP` pools of tokens that an indexer chooses of,
+of which `PN` are made and it chooses `PC`, with `PS` tokens, and `KT` what a pool has beside the
+last of its tokens.
 """
 
 import re
@@ -185,7 +186,7 @@ def start_sizes(
     layout: Layout, tokens: int, outputs: int, window: int | None, sizes: Mapping[str, int]
 ) -> dict[str, int]:
     """Of a start, and what follows from it for the states that `sizes` tell of."""
-    sequences = layout.count
+    sequences, slots = layout.sequences, layout.count
     tokens = -(-tokens // sequences) * sequences
     kernel = sizes.get("ssm.conv_kernel") or sizes.get("shortconv.l_cache") or 0
     state = next(
@@ -199,10 +200,14 @@ def start_sizes(
         "T": tokens,
         "O": outputs,
         "S": sequences,
+        "slots": slots,
+        "rest": slots - sequences,
         "R": layout.streams,
         "C": layout.cells,
         "W": layout.cells_within(window),
         "tail": sequences * (kernel - 1),
+        "slotstail": slots * (kernel - 1),
+        "restail": (slots - sequences) * (kernel - 1),
         "conv": tokens + sequences * (kernel - 1),
         "scan": tokens + sequences * state,
         "N64": chunks,

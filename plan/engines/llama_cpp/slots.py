@@ -43,7 +43,8 @@ class Slots:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
     """`count` slots over `streams` of `cells` each: one that all share, or one of each. `asked` is
-    what -c says; `by_itself`: the server takes as many unasked."""
+    what -c says; `by_itself`: the server takes as many unasked; `alone`: a micro-batch has tokens
+    of one sequence, and not of each."""
 
     count: int
     streams: int
@@ -52,6 +53,12 @@ class Layout:
     ubatch: int
     swa_full: bool = False
     by_itself: bool = False
+    alone: bool = False
+
+    @property
+    def sequences(self) -> int:
+        """Of a micro-batch."""
+        return 1 if self.alone else self.count
 
     @property
     def unified(self) -> bool:

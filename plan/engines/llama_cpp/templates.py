@@ -4,7 +4,8 @@
 of a graph in their order, with sizes as products of others, or sums of some. The second line has
 all tensors that there are, to which others refer by their numbers (7+3: three from 7 on). Each of
 the others has an `architecture`; a `mode` (`flash`, `scores`: without flash attention, `rotated`:
-keys and values that are quantised); `windowed` if layers have windows; a `start` (`one stream`,
+keys and values that are quantised; each also `unfused`: streams of hyper-connections put together
+by single operations); `windowed` if layers have windows; a `start` (`one stream`,
 which slots share, `alone`: one slot) where the graph is another then; the `inputs` ("name:size"),
 and sections: what there is `before` the layers, `after` them, and in a layer (`sections`). `at`
 says in which of how many layers such a section was met, and `holds` what the layer has; `previous`
@@ -16,10 +17,10 @@ cache holds, whose bytes count where it is copied), followed
 by / if llama.cpp asks for it (ggml_build_forward_expand): then it is computed, and before it what
 it reads, one after the other, unless that is there; by ~ if it may write over what it reads, ! if
 it is an output, ^ if llama.cpp ties it to its layer's device, = if it only looks, * if it is flash
-attention, | if it is values; then its bytes; then what it reads: a number of its section, p1 for
-the last of the section before (p2, …), q2.1 for that of the one before it, b0 of `before`, z0 of
-the first layer, @name of an input; and + with the place of its weights, and how many layers before
-they lie.
+attention, & if it puts streams together, | if it is values; then its bytes; then what it reads: a
+number of its section, p1 for the last of the section before (p2, …), q2.1 for that of the one
+before it, b0 of `before`, z0 of the first layer, @name of an input; and + with the place of its
+weights, and how many layers before they lie.
 """
 
 import json
@@ -32,6 +33,10 @@ from typing import Literal, NamedTuple
 
 Mode = Literal["flash", "scores", "rotated"]
 Place = Literal["layer", "experts", "embedding", "output", "first"]
+# What llama.cpp computes in one operation only where its layer lies: attention, and what puts the
+# streams of hyper-connections together
+Fused = Literal["flash", "joins"]
+_FUSED: Mapping[str, Fused] = {"*": "flash", "&": "joins"}
 _PLACES: Mapping[str, Place] = {
     "w": "layer",
     "c": "layer",
@@ -71,7 +76,7 @@ class Tensor(NamedTuple):
     kept: bool
     pinned: bool
     looks: bool
-    flash: bool
+    fused: Fused | None
     values: bool
 
 
@@ -99,9 +104,10 @@ class Template(NamedTuple):
 
 
 @cache
-def templates(architecture: str, mode: Mode) -> tuple[Template, ...]:
+def templates(architecture: str, mode: Mode, *, unfused: bool = False) -> tuple[Template, ...]:
     """Empty for an architecture that was not recorded."""
-    return tuple(_template(line) for line in _lines().graphs.get((architecture, mode), ()))
+    recorded = f"{mode}, unfused" if unfused else mode
+    return tuple(_template(line) for line in _lines().graphs.get((architecture, recorded), ()))
 
 
 def is_recorded(architecture: str) -> bool:
@@ -127,7 +133,7 @@ def _lines() -> _Lines:
     text = files(__package__).joinpath("graphs.jsonl").read_text(encoding="utf-8")
     head, tensors, *lines = text.splitlines()
     for line in lines:
-        match = re.match(r'\{"architecture":"([^"]+)","mode":"([a-z]+)"', line)
+        match = re.match(r'\{"architecture":"([^"]+)","mode":"([a-z, ]+)"', line)
         assert match is not None
         found.setdefault((match[1], match[2]), []).append(line)
     return _Lines(json.loads(head)["stand_in"], json.loads(tensors)["tensors"], found)
@@ -200,7 +206,7 @@ def _tensor(text: str) -> Tensor:
         kept="!" in kind,
         pinned="^" in kind,
         looks="=" in kind,
-        flash="*" in kind,
+        fused=next((one for mark, one in _FUSED.items() if mark in kind), None),
         values="|" in kind,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from graph_rows import BYTES, DIMENSIONS, NAME, OPERATION, READS, Rows
 from graph_sections import Parts, graph_line
-from graph_sizes import Products, gives, sizes_of
+from graph_sizes import Products, factor_cost, gives, sizes_of
 from graph_sums import summed
 
 Json = dict[str, Any]
@@ -20,6 +20,10 @@ MODES: dict[str, dict[str, Any]] = {
     "flash": {"flash": 1},
     "scores": {"flash": 0},
     "rotated": {"flash": 1, "k": "q8_0", "v": "q8_0"},
+}
+# Where streams are put together by single operations (plan/engines/llama_cpp/templates.py)
+UNFUSED: dict[str, dict[str, Any]] = {
+    f"{mode}, unfused": {**settings, "unfused": True} for mode, settings in MODES.items()
 }
 
 
@@ -35,7 +39,7 @@ class Recorded:
 
     def lines(self) -> Iterator[Json]:
         """Of each mode the model of four layers, and of others."""
-        for mode in MODES:
+        for mode in (*MODES, *UNFUSED):
             if f"{mode} base" not in self.answers:
                 continue
             names = [n for n in self.answers if n.startswith(f"{mode} ")]
@@ -65,6 +69,9 @@ class Recorded:
             if layer not in sizes:
                 sizes[layer] = [sizes_of(job, layer) for job in jobs]
             product = next((p for p in self.known[key] if gives(p, sizes[layer], wanted)), None)
+            if product is None and min(wanted) == 0 < max(wanted):
+                others = map(_of_the_rest, found.values())
+                product = next((p for p in others if gives(p, sizes[layer], wanted)), None)
             is_own = entry.of is not None and parts.layer(entry.of) == layer
             kind = "own" if entry.kind == "v" and is_own else entry.kind
             for few in {"u": (), "own": (True,)}.get(kind, (True, False)):
@@ -118,9 +125,7 @@ class Recorded:
         names = [one for one in (name, f"{name}{AGAIN}") if one in self.graphs]
         names = [one for one in names if self._shape(one) == self._shape(name)]
         graph, parts, sizes = self.graphs[name], self._parts(name), {}
-        every = sorted(
-            {"4*T*FF", *(p for ps in self.known.values() for p in ps)}, key=lambda p: p.count("*")
-        )
+        every = sorted({"4*T*FF", *(p for ps in self.known.values() for p in ps)}, key=_likelier)
         found = dict[int, str]()
         for number, entry in enumerate(graph.entries):
             layer = parts.layer(number)
@@ -138,6 +143,17 @@ def _variants(product: str) -> Iterator[str]:
     yield product
     for was, now in (("T", "O"), ("W", "C"), ("C", "W"), ("T/S", "T")):
         yield re.sub(rf"(?<=\*){was}(?=\*|$)", now, product)
+
+
+def _likelier(product: str) -> tuple[object, ...]:
+    """Of fewer sizes first, and of elements of four bytes."""
+    return product.count("*"), factor_cost(int(product.split("*")[0])), product
+
+
+def _of_the_rest(product: str) -> str:
+    """As large for each sequence of which a micro-batch has no tokens."""
+    names = {"S": "rest", "tail": "restail"}
+    return "*".join(names.get(name, name) for name in product.split("*"))
 
 
 def _key(graph: Rows, i: int, depth: int = 3) -> tuple[object, ...]:

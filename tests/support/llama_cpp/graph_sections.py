@@ -255,6 +255,7 @@ def _flags(row: list[Any], entry: Entry) -> str:
     found += "|" if entry.kind == "k" and row[NAME].startswith("cache_v") else ""
     found += "^" if PINNED.match(row[NAME]) else ""
     found += "*" if row[OPERATION] == "FLASH_ATTN_EXT" else ""
+    found += "&" if row[OPERATION] == "DSV4_HC_POST" else ""
     return found + ("=" if entry.kind == "v" and row[OPERATION] in VIEWS else "")
 
 

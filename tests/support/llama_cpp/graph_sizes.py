@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import combinations_with_replacement
 from math import gcd, prod
@@ -15,11 +16,16 @@ Json = dict[str, Any]
 _START = (
     *("", "T", "O", "S", "C", "W", "R", "T*C", "T*W", "T*T", "T*R", "O*T", "T*S", "C*R", "W*R"),
     *("S*S", "T*T/S", "T/S", "C*T/S", "conv", "tail", "scan", "T64", "N64", "K", "T*K", "C*C"),
-    *("T*CR", "T*CL", "PN", "PP", "PP*T", "PC", "PC*T", "PS*T", "KT*T"),
+    *("T*CR", "T*CL", "PN", "PP", "PP*T", "PC", "PC*T", "PS*T", "KT*T", "rest", "restail"),
+    *("slots", "slotstail"),
 )
 _FIRST = frozenset((*_START[:9], "T*CR", "T*CL"))  # tried alone before the others
 _SHORT = ("E", "H", "G", "dk", "dv", "FF", "X", "fe", "used", "V", "rot", "KR", "SH", "N")
 _FACTORS = {4: 0.0, 2: 0.5, 8: 0.5, 1: 1.5, 12: 1.5, 16: 1.5}  # the likelier costs less
+
+
+def factor_cost(factor: int) -> float:
+    return _FACTORS.get(factor, 4.0)
 
 
 def sizes_of(job: Json, layer: int | None) -> dict[str, int]:
@@ -38,6 +44,7 @@ def sizes_of(job: Json, layer: int | None) -> dict[str, int]:
     )
     layout = slots.of(run["ctx"] if unified or seqs == 1 else -(-run["ctx"] // seqs), 1)
     layout = layout_of(job["metadata"]["general.architecture"], layout)
+    layout = replace(layout, alone=run.get("reserved") == 1)
     tokens = min(run.get("ubatch", 512), run["ctx"])
     outputs = min(tokens, run.get("outputs") or tokens)
     return {**own, **start_sizes(layout, tokens, outputs, job["window"], own)}
@@ -71,7 +78,7 @@ class Products:
         short = [name for name in _SHORT if name in names]
         starts = [s for s in _START if all(n in self.values for n in s.split("*"))]
         start_names = {name for start in starts for name in start.split("*")}
-        others = sorted(names - set(short) - start_names, key=lambda name: "." in name)
+        others = sorted(names - set(short) - start_names, key=lambda name: ("." in name, name))
         if self.few:
             starts = [s for s in starts if s in _FIRST]
         widths: list[tuple[str, ...]] = [()]
@@ -106,7 +113,7 @@ class Products:
             return "0"
         ratio = tuple(value // common for value in wanted)
         found = [
-            (cost + _FACTORS.get(common // one, 4.0), common // one, names)
+            (cost + factor_cost(common // one), common // one, names)
             for cost, one, names in self.by_ratio.get(ratio, ())
             if common % one == 0
         ]

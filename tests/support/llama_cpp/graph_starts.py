@@ -4,7 +4,8 @@ changed in each, so that what a tensor's bytes are a product of shows."""
 from collections.abc import Iterator
 from typing import Any
 
-from graph_record import AGAIN, ALIKE, MODES
+from graph_record import AGAIN, ALIKE, MODES, UNFUSED
+from headcount.plan.engines.llama_cpp.compute import ALSO_ALONE
 
 Json = dict[str, Any]
 _RUN: Json = {"ctx": 3840, "seqs": 3, "ubatch": 420, "outputs": 11}
@@ -19,7 +20,10 @@ _RUNS: dict[str, Json] = {
     "alone": {**_RUN, "seqs": 1, "ubatch": 500, "ctx": 1536},
 }
 _CELLS, _BESIDE = 1280, 512  # of a sequence in the shortest of them; what a window has beside it
-_FEW = {"flash": 7, "scores": 4, "rotated": 3}  # of the starts, in these modes
+_FEW = {"flash": 7, "scores": 4}  # of the starts, in these modes; of others three
+# Whose last operation of a layer has no name by which llama.cpp ties it to the layer's device
+# (llama_context::graph_get_cb): where the next layer lies elsewhere, it is not fused.
+_LEFT_UNTIED = frozenset({"glm5-next"})
 _HEADS = (
     {"embedding_length": 576, "attention.key_length": 64, "attention.value_length": 64},
     {"embedding_length": 640, "rope.dimension_count": 80},
@@ -77,15 +81,18 @@ _KEPT = (
 )
 
 
-def starts(keys: Json, window: int | None) -> Iterator[tuple[str, Json, Json]]:
+def starts(architecture: str, keys: Json, window: int | None) -> Iterator[tuple[str, Json, Json]]:
     """Name, keys and settings of each; the contexts are longer than a `window` of the layers."""
     times = -(-((window or 0) + _BESIDE) // _CELLS)
     # T5 adds to all scores at once what depends on how far tokens are apart: of one stream alone
     shared = {"unified": True} if "attention.relative_buckets_count" in keys else {}
-    for mode, settings in MODES.items():
+    modes = {**MODES, **UNFUSED} if architecture in _LEFT_UNTIED else MODES
+    for mode, settings in modes.items():
         extra = {**settings, **shared}
-        for name in dict.fromkeys((*list(_RUNS)[: _FEW[mode]], *ALIKE)):
+        for name in dict.fromkeys((*list(_RUNS)[: _FEW.get(mode, 3)], *ALIKE)):
             yield f"{mode} {name}", keys, {**_longer(_RUNS[name], times), **extra}
+        if architecture in ALSO_ALONE:
+            yield f"{mode} one of three", keys, {**_longer(_RUN, times), **extra, "reserved": 1}
         for name, own in _changed(keys, mode):
             yield f"{mode} {name}", own, {**_longer(_RUN, times), **extra}
         wide = next(one for one in _joint(keys) if "embedding_length" in one)
@@ -114,7 +121,7 @@ def _changed(keys: Json, mode: str) -> Iterator[tuple[str, Json]]:
         elif mode == "flash" and type(value) is int and value and _may_double(key):
             yield f"{key} twice", {**keys, key: 2 * value}
     joint = _joint(keys)
-    few = {"flash": joint, "scores": joint[:3], "rotated": joint[1:2]}[mode]
+    few = {"flash": joint, "scores": joint[:3]}.get(mode, joint[1:2])
     for together in few:
         yield f"{together}", {**keys, **together}
 

@@ -3,9 +3,10 @@
     python llama_graph_worker.py < JOBS > ANSWERS   in an environment with llama-cpp-python, gguf
 
 A job is a JSON line: `name`, `metadata`, and `run` (`ctx`, `seqs`, `unified`, `ubatch`, `outputs`,
-`flash`). An answer is the job with `tensors` and `graph`, or `refused`. A row of a graph is
-[operation, name, flags, bytes, dimensions, row of which it is a view, rows that it reads, place]:
-its inputs before its nodes, in llama.cpp's order; `place` is weights, cache or null.
+`flash`, `unfused`; `reserved`: of how many sequences a micro-batch is, if not of each). An answer
+is the job with `tensors` and `graph`, or `refused`. A row of it is [operation, name, flags, bytes,
+dimensions, row of which it is a view, rows that it reads, place]: its inputs before its nodes, in
+llama.cpp's order; `place` is weights, cache or null.
 """
 
 import ctypes
@@ -21,6 +22,7 @@ import llama_worker as worker
 from llama_cpp import llama_cpp as api
 
 RESERVE = "_Z19llama_graph_reserveP13llama_contextjjj"  # src/llama-ext.h
+SETTINGS = "_ZNK13llama_context11get_cparamsEv"  # src/llama-context.h
 WEIGHTS = 1  # GGML_BACKEND_BUFFER_USAGE_WEIGHTS
 
 
@@ -40,6 +42,34 @@ class Tensor(ctypes.Structure):
         ("view_offs", ctypes.c_size_t),
         ("data", ctypes.c_void_p),
         ("name", ctypes.c_char * 64),
+    )
+
+
+class Settings(ctypes.Structure):
+    """The first fields of a llama_cparams (src/llama-cparams.h)."""
+
+    _fields_ = (
+        ("n_ctx", ctypes.c_uint32),
+        ("n_ctx_seq", ctypes.c_uint32),
+        ("n_batch", ctypes.c_uint32),
+        ("n_ubatch", ctypes.c_uint32),
+        ("n_seq_max", ctypes.c_uint32),
+        ("others", ctypes.c_uint32 * 13),
+        ("embeddings", ctypes.c_bool),
+        ("embeddings_nextn", ctypes.c_bool),
+        ("embeddings_nextn_masked", ctypes.c_bool),
+        ("causal_attn", ctypes.c_bool),
+        ("offload_kqv", ctypes.c_bool),
+        ("flash_attn", ctypes.c_bool),
+        ("auto_fa", ctypes.c_bool),
+        ("fused_gdn_ar", ctypes.c_bool),
+        ("fused_gdn_ch", ctypes.c_bool),
+        ("auto_fgdn", ctypes.c_bool),
+        ("fused_lid", ctypes.c_bool),
+        ("auto_flid", ctypes.c_bool),
+        ("fused_dsv4_hc_pre", ctypes.c_bool),
+        ("fused_dsv4_hc_comb", ctypes.c_bool),
+        ("fused_dsv4_hc_post", ctypes.c_bool),
     )
 
 
@@ -97,6 +127,7 @@ def _prototypes() -> None:
         ("ggml_unary_op_name", ctypes.c_char_p, [ctypes.c_int]),
         ("ggml_nbytes", ctypes.c_size_t, [ctypes.c_void_p]),
         ("ggml_backend_buffer_get_usage", ctypes.c_int, [ctypes.c_void_p]),
+        (SETTINGS, ctypes.POINTER(Settings), [ctypes.c_void_p]),
         (RESERVE, ctypes.POINTER(Graph), [ctypes.c_void_p, *[ctypes.c_uint32] * 3]),
     ):
         found = worker.function(name)
@@ -111,10 +142,22 @@ def _answer(job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     model = worker.load(path, None, 0, virtual=True)
     parameters = worker.context_parameters(run)
     context = api.llama_init_from_model(model, parameters)
+    if run.get("unfused"):
+        _unfuse(context, parameters)
     tokens = min(parameters.n_ubatch, parameters.n_ctx)
     outputs = min(tokens, parameters.n_outputs_max or tokens)
-    graph = worker.function(RESERVE)(context, tokens, parameters.n_seq_max, outputs).contents
+    sequences = run.get("reserved", parameters.n_seq_max)
+    graph = worker.function(RESERVE)(context, tokens, sequences, outputs).contents
     return {"tensors": tensors, "graph": list(rows(graph))}
+
+
+def _unfuse(context: Any, parameters: Any) -> None:
+    """As llama.cpp does itself where a layer's last operation is computed on the next one's device
+    (llama_context::resolve_fused_ops)."""
+    settings = worker.function(SETTINGS)(context).contents
+    if (settings.n_ubatch, settings.n_seq_max) != (parameters.n_ubatch, parameters.n_seq_max):
+        raise ValueError("llama_cparams has other fields than were written down here")
+    settings.fused_dsv4_hc_post = False
 
 
 def rows(graph: Graph) -> Iterator[list[Any]]:

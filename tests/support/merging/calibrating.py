@@ -8,12 +8,12 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from headcount.convert.attention_map.mapping import attentions
 from headcount.convert.calibrate.calibrated_layers import calibrated_layers
 from headcount.convert.merge.ladder import Ladder
 from headcount.convert.plan.heads import HeadsByLayer, heads_of
 from headcount.convert.plan.source import read_source
 from headcount.convert.rewrite.layer import RewrittenLayer
+from headcount.model.decoder_attentions import attentions
 
 
 def heads_for(folder: Path, after: int, layers: tuple[int, ...] | None = None) -> HeadsByLayer:

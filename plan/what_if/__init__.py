@@ -1,0 +1,1 @@
+"""What a conversion of the model would change in its plan."""
