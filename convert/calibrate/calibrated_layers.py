@@ -16,6 +16,7 @@ from ..latent.latent_fit import LatentFit
 from ..latent.mla_fit import MlaFit
 from ..latent.mla_shape import MlaShape
 from ..latent.names import key_value_tensors
+from ..merge.attention_weights import Groups
 from ..merge.ladder import Ladder
 from ..plan.errors import BadValuesError, CannotConvertError
 from ..plan.heads import Heads, HeadsByLayer
@@ -50,6 +51,7 @@ def calibrated_layers(
     sha256: str | None = None,
     ranks: Mapping[Where, int] | None = None,
     mla: MlaShape | None = None,
+    chosen: Mapping[Where, Groups] | None = None,
 ) -> Iterator[RewrittenLayer]:
     """Every layer whose K/V heads become fewer, in order, merged and fitted to text; or those that
     are to keep latents of `ranks`, by a class with latent attention of the shape `mla` or by ours.
@@ -59,10 +61,10 @@ def calibrated_layers(
     that `done` has is not computed again, but run, so that the layers after it become what they
     would have become; it is yielded as it is.
     `progress`: a bar on stderr, if that is a terminal. `sha256`: the text's when it was planned
-    with. Raises HeadcountError.
+    with. `chosen`: groups of K/V heads that an earlier run has chosen. Raises HeadcountError.
     """
     with SourceReader(source.checkpoint.files) as reader:
-        run = _Calibration(source, heads, ladder, reader, ranks or {}, mla)
+        run = _Calibration(source, heads, ladder, reader, ranks or {}, mla, chosen or {})
         text = run.text(calibration, calibration_tokens)
         if sha256 not in (None, text.sha256):
             raise SourceChangedError(f"{calibration}: changed while it was read; nothing was kept")
@@ -78,7 +80,9 @@ class _Calibration:
         reader: SourceReader,
         ranks: Mapping[Where, int],
         mla: MlaShape | None,
+        chosen: Mapping[Where, Groups],
     ) -> None:
+        self._chosen = chosen
         self._source, self._ladder, self._ranks, self._mla = source, ladder, ranks, mla
         self._changed = {w: own for w, own in heads.layers.items() if own.is_changed or w in ranks}
         _refuse_unknown(source, heads)
@@ -185,6 +189,7 @@ class _Calibration:
             ladder=self._ladder,
             text=text,
             uses=self._habits,
+            chosen=self._chosen.get((index, False)),
         )
 
     def _is_kept(self, index: int, own: Heads) -> bool:

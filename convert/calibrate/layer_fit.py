@@ -155,6 +155,8 @@ class LayerFit:
 
     def _groups(self, moments: Moments | None) -> Groups:
         heads, task = self._task.heads, self._task
+        if task.chosen is not None:
+            return task.chosen
         if moments is not None:
             return groups_of(self._source, task.freedom, moments, heads, task.ladder)
         starts = accumulate(heads.runs[:-1], initial=0)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..attention_map.attention_tensors import AttentionTensors
-from ..merge.attention_weights import AttentionWeights, Freedom, Merged
+from ..merge.attention_weights import AttentionWeights, Freedom, Groups, Merged
 from ..merge.ladder import Ladder
 from ..plan.heads import Heads
 from ..rewrite.tensors import Read, tensors_of
@@ -39,7 +39,8 @@ class States:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerTask:
     """A layer with its weights, and all that says what is to become of it. `stored` tells whether
-    the files have the parameter at a path in the layer as it is."""
+    the files have the parameter at a path in the layer as it is. `chosen` are groups of K/V heads
+    that an earlier run has chosen; None: it is for this one to choose."""
 
     layer: nn.Module
     call: Call
@@ -52,6 +53,7 @@ class LayerTask:
     ladder: Ladder
     text: CalibrationText
     uses: LayerUses
+    chosen: Groups | None = None
 
     @property
     def is_fitted(self) -> bool:

@@ -1,6 +1,6 @@
 """What is done to layers of the source before their heads are pooled."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..attention_map.attention_tensors import Where
@@ -17,7 +17,8 @@ class Rewriting:
     most. `calibration` is a text file or `builtin`, with the digest of its content, of which
     `tokens_read` are used, at most `calibration_tokens`; None where weights alone decide. `ranks`:
     keys and values are rebuilt from latents of these ranks, and no head is pooled; `mla`: by a
-    class with latent attention of that shape, None: by ours."""
+    class with latent attention of that shape, None: by ours. `chosen`: groups of K/V heads that an
+    earlier run has chosen."""
 
     source: ConversionSource
     heads: HeadsByLayer
@@ -29,6 +30,7 @@ class Rewriting:
     tokens_read: int = 0
     ranks: Mapping[Where, int] = field(default_factory=dict)
     mla: MlaShape | None = None
+    chosen: Mapping[Where, Sequence[Sequence[int]]] = field(default_factory=dict)
 
     @property
     def layers(self) -> tuple[int, ...]:

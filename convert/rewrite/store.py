@@ -4,7 +4,7 @@ Each layer is a file of the work folder, in its journal once it is on the disk: 
 goes on with the layers that it has. A plan reads the files in place of the source's tensors.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -64,6 +64,13 @@ def rewrite_layers(rewriting: Rewriting, work: WorkFolder, *, progress: bool) ->
     return _found(work)
 
 
+def names_of(rewritten: Rewritten, layers: Collection[int]) -> frozenset[str]:
+    """The tensors of `layers` that were rewritten."""
+    files = {_name(index) for index in layers}
+    found = rewritten.tensors.items()
+    return frozenset(name for name, info in found if info.file.endswith(tuple(files)))
+
+
 def redirected(plan: ConversionPlan, rewritten: Rewritten) -> ConversionPlan:
     """The plan with steps that read rewritten tensors where there are any."""
     files = (
@@ -104,6 +111,7 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
         rewriting.calibration_sha256,
         rewriting.ranks,
         rewriting.mla,
+        rewriting.chosen,
     )
     if rewriting.calibration is None:
         layers = layers_without_text(source, layers, _by_weights(rewriting, done, progress))
@@ -116,7 +124,7 @@ def _by_weights(rewriting: Rewriting, done: MadeBefore, progress: bool) -> Itera
         layers, what = layers_by_weights(rewriting, done), "latents"
     else:
         heads, ladder = rewriting.heads, rewriting.ladder
-        layers = uncalibrated_layers(rewriting.source, heads, ladder, done)
+        layers = uncalibrated_layers(rewriting.source, heads, ladder, done, rewriting.chosen)
         what = "merging heads"
     count = len(rewriting.layers)
     yield from progress_bar(layers, what, "layer", shown=progress, total=count)

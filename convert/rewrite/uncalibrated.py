@@ -27,14 +27,16 @@ def uncalibrated_layers(
     heads: HeadsByLayer,
     ladder: Ladder,
     done: MadeBefore,
+    chosen: Mapping[Where, Groups] | None = None,
 ) -> Iterator[RewrittenLayer]:
     """Every layer whose K/V heads become fewer, in order; those that `done` knows are not computed
-    again. One layer is in memory at a time. Raises BadValuesError for NaN and infinity."""
+    again. `chosen`: groups of K/V heads that an earlier run has chosen. One layer is in memory at a
+    time. Raises BadValuesError for NaN and infinity."""
     tensors, freedoms = source.attention_map.attentions, freedoms_of(source, heads)
     changed = sorted(where for where, own in heads.layers.items() if own.is_changed)
     attentions = {w: (tensors[w], freedoms[w], heads.layers[w]) for w in changed}
     with SourceReader(source.checkpoint.files) as reader:
-        together = _Together(attentions, ladder, finite(reader), done)
+        together = _Together(attentions, ladder, finite(reader), done, chosen or {})
         for index in dict.fromkeys(index for index, _ in changed):
             yield done(index) or _layer(
                 index, {w: one for w, one in attentions.items() if w[0] == index}, together
@@ -60,9 +62,14 @@ class _Together:
     """All attentions that change, and the groups of those that must agree on them."""
 
     def __init__(
-        self, attentions: Mapping[Where, Planned], ladder: Ladder, read: Read, done: MadeBefore
+        self,
+        attentions: Mapping[Where, Planned],
+        ladder: Ladder,
+        read: Read,
+        done: MadeBefore,
+        chosen: Mapping[Where, Groups],
     ) -> None:
-        self.ladder, self.read = ladder, read
+        self.ladder, self.read, self._chosen = ladder, read, chosen
         self._attentions, self._done = attentions, done
         self._common: dict[int, Groups | None] = {}
 
@@ -70,7 +77,9 @@ class _Together:
         self, attention: Planned, weights: AttentionWeights, moments: Moments
     ) -> Groups | None:
         """Of one attention; None where its heads are equal already and stay as they are."""
-        _, freedom, own = attention
+        tensors, freedom, own = attention
+        if tensors.where in self._chosen:
+            return self._chosen[tensors.where]
         if self.ladder.grouping == "similar" and freedom.order_set is not None:
             return self._groups_of_set(freedom.order_set)
         if is_tied(weights, own):

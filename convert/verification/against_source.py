@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -11,15 +12,20 @@ import torch
 
 from headcount.model import limits
 from headcount.model.errors import HeadcountError, InvalidConfigError, short
+from headcount.model.units import format_indices
 from headcount.sources.json_file import open_bytes, read_json
 from headcount.sources.safetensors import FileHeader, TensorInfo
 
+from ..attention_map.attention_tensors import Where
 from ..plan.existing import DIGEST
 from ..plan.plan import ConversionPlan
 from ..plan.planner import plan_of
+from ..plan.rewriting import Rewriting
 from ..plan.source import CONFIG, read_source
 from ..plan.steps import Copy, Step
-from ..rewrite.store import NOTHING, Rewritten, redirected, rewrite_layers
+from ..rewrite.groups import recorded_groups
+from ..rewrite.layer import INPUTS, attention_key
+from ..rewrite.store import NOTHING, Rewritten, names_of, redirected, rewrite_layers
 from ..stream.hashing import digest_of, digest_of_bytes
 from ..stream.os_failures import writing
 from ..stream.reader import DTYPES, SourceReader
@@ -29,7 +35,7 @@ from ..stream.work_folder import WorkFolder
 from ..stream.writer import json_bytes
 from ..temporary_folder import temporary_folder
 from .findings import Verified
-from .recorded import Recorded
+from .recorded import Recorded, damaged
 
 # Of the norm of a tensor that was merged: another processor sums in another order, and the result
 # is rounded to its type.
@@ -62,7 +68,7 @@ def check_source(
     _check_json(recorded.folder, CONFIG, plan.config, verified)
     if plan.index_name is not None and plan.index is not None:
         _check_json(recorded.folder, plan.index_name, plan.index, verified)
-    with _rewritten(plan) as rewritten:
+    with _rewritten(recorded, plan) as rewritten:
         _check_tensors(recorded, redirected(plan, rewritten), rewritten, headers, chosen, verified)
     plan.source.check()
 
@@ -126,11 +132,13 @@ def _check_gguf(
         return  # said already
     with (
         one_thread(),
-        _rewritten(plan) as rewritten,
+        _rewritten(recorded, plan) as rewritten,
         SourceReader(plan.source.headers, rewritten.files) as reader,
         ThreadPoolExecutor(1) as pool,
         open_bytes(recorded.folder / NAME) as file,
     ):
+        if _by_digest(recorded, rewritten, verified):
+            return
         stream = WeightStream(redirected(plan, rewritten), reader, pool)
         pieces = file_pieces(plan.gguf, stream)
         same = all(file.read(len(piece)) == piece for piece in pieces) and not file.read(1)
@@ -141,7 +149,7 @@ def _check_gguf(
 
 
 @contextmanager
-def _rewritten(plan: ConversionPlan) -> Iterator[Rewritten]:
+def _rewritten(recorded: Recorded, plan: ConversionPlan) -> Iterator[Rewritten]:
     """The layers that were merged by their weights, merged again, in a folder that goes away."""
     if plan.rewriting is None:
         yield NOTHING
@@ -152,7 +160,71 @@ def _rewritten(plan: ConversionPlan) -> Iterator[Rewritten]:
         WorkFolder(aside / "model", "verification", resumable=False) as work,
     ):
         work.start()
-        yield rewrite_layers(plan.rewriting, work, progress=True)
+        rewriting = replace(plan.rewriting, chosen=_chosen_groups(recorded, plan.rewriting))
+        yield rewrite_layers(rewriting, work, progress=True)
+
+
+def _chosen_groups(
+    recorded: Recorded, rewriting: Rewriting
+) -> Mapping[Where, Sequence[Sequence[int]]]:
+    """The K/V heads that became one, as the record has them: where several choices cost nearly the
+    same another processor may make another one. Raises HeadcountError for a record that fits not.
+    """
+    if recorded.is_calibrated:
+        return {}
+    found = {}
+    for where, own in rewriting.heads.layers.items():
+        index, cross = where
+        document = recorded.layers.get(index, {}).get(attention_key(cross))
+        if document is None or not own.is_changed:
+            continue
+        if (
+            not isinstance(document, dict)
+            or document.get("groups") != list(own.runs)
+            or not isinstance(document.get("order"), list)
+            or set(document["order"]) != set(range(sum(own.runs)))
+            or len(document["order"]) != sum(own.runs)
+        ):
+            raise damaged(recorded.folder, f"the order of heads of layer {index}")
+        found[where] = recorded_groups(document)
+    return found
+
+
+def _by_digest(recorded: Recorded, rewritten: Rewritten, verified: Verified) -> Collection[str]:
+    """The tensors of the source whose values follow from what is not kept, or not to be had here: a
+    text; or the moments of random tokens, which groups of heads alone do not tell, where these can
+    be run in one place only."""
+    if recorded.is_calibrated:
+        return recorded.rewritten
+    unlike = {
+        index
+        for index, measured in rewritten.measured.items()
+        if _assumed(measured) != _assumed(recorded.layers.get(index, {}))
+    }
+    if not unlike:
+        return ()
+    given = (_inputs(rewritten.measured[index]).get("reason") for index in sorted(unlike))
+    reasons = dict.fromkeys(reason for reason in given if reason is not None)
+    verified.notes.append(
+        f"Of layers {format_indices(sorted(unlike))} the digests alone were compared: the record"
+        " has the order of heads, and not what they read, which was"
+        + (
+            f" measured on random tokens, that cannot be run here: {'; '.join(reasons)}"
+            if reasons
+            else " taken for white where random tokens could not be run, as they can here"
+        )
+    )
+    return names_of(rewritten, unlike)
+
+
+def _inputs(measured: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = measured.get(INPUTS)
+    return found if isinstance(found, dict) else {}
+
+
+def _assumed(measured: Mapping[str, Any]) -> object:
+    """What was taken for known of what a layer reads; None: it was measured."""
+    return _inputs(measured).get("assumed")
 
 
 def _check_tensors(
@@ -164,6 +236,7 @@ def _check_tensors(
     verified: Verified,
 ) -> None:
     found = {tensor.name: tensor for header in headers for tensor in header.tensors}
+    by_digest = _by_digest(recorded, rewritten, verified)
     with (
         one_thread(),
         SourceReader(plan.source.headers, rewritten.files) as reader,
@@ -173,7 +246,8 @@ def _check_tensors(
         stream = WeightStream(plan, reader, pool)
         for step in plan.steps:
             if step.name in found and (chosen is None or step.name in chosen):
-                _check_tensor(recorded, stream, step, written, found[step.name], verified)
+                info = found[step.name]
+                _check_tensor(recorded, stream, step, written, info, by_digest, verified)
             if chosen is not None:
                 reader.forget()  # what else needs it may not be chosen
 
@@ -184,13 +258,14 @@ def _check_tensor(
     step: Step,
     written: SourceReader,
     info: TensorInfo,
+    by_digest: Collection[str],
     verified: Verified,
 ) -> None:
     if (info.dtype, info.shape) != (step.dtype, step.shape):
         found, wanted = f"{info.dtype} {list(info.shape)}", f"{step.dtype} {list(step.shape)}"
         verified.differs(step.name, f"is {found}, not {wanted}")
         return
-    if recorded.is_calibrated and any(s.name in recorded.rewritten for s in step.sources):
+    if any(source.name in by_digest for source in step.sources):
         verified.count("by_digest_only")
         return
     if _is_equal(stream.pieces(step), written, info):

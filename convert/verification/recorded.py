@@ -19,13 +19,14 @@ from ..plan.side_files import RECORD
 class Recorded:
     """The record of an output: `manifest` has size and digest of each file, `tensors` the digest of
     each tensor (empty for an output that was trained further), `rewritten` the tensors of the
-    source that were merged before they were pooled. `request` are the options, None where the
-    record says nothing of them."""
+    source that were merged before they were pooled, and `layers` what was measured of those.
+    `request` are the options, None where the record says nothing of them."""
 
     folder: Path
     manifest: Mapping[str, Mapping[str, Any]]
     tensors: Mapping[str, str]
     rewritten: frozenset[str]
+    layers: Mapping[int, Mapping[str, Any]]
     fingerprint: str | None
     inputs: Mapping[str, Mapping[str, Any]]
     request: Mapping[str, Any] | None
@@ -95,10 +96,22 @@ def read_recorded(folder: Path) -> Recorded:
         manifest=manifest,
         tensors=tensors,
         rewritten=frozenset(rewritten),
+        layers=_layers(folder, record),
         fingerprint=source.get("fingerprint"),
         inputs=_object(folder, digests, "inputs"),
         request=request,
     )
+
+
+def _layers(folder: Path, record: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    found = {}
+    layers = record.get("layers", [])
+    for layer in layers if isinstance(layers, list) else [None]:
+        if not isinstance(layer, dict) or type(layer.get("index")) is not int:
+            raise damaged(folder, "layers")
+        if layer.get("rewritten") is not None:
+            found[layer["index"]] = _object(folder, layer, "rewritten")
+    return found
 
 
 def damaged(folder: Path, what: str) -> HeadcountError:

@@ -15,7 +15,10 @@ _COUNTS = {
     "copied": ("Copies", "equal to the source's, byte for byte"),
     "recomputed": ("Recomputed", "equal to what the source gives, byte for byte"),
     "rounded": ("Merged once more", "equal but for roundings: another processor's sums"),
-    "by_digest_only": ("By digest only", "fitted to a text, which is not kept"),
+    "by_digest_only": (
+        "By digest only",
+        "of a text that is not kept, or of what cannot be run here",
+    ),
 }
 
 
