@@ -20,6 +20,7 @@ from .convert_options import (
     verify_options,
 )
 from .evaluate import evaluation_options
+from .launched import in_main_process
 from .options.shared import PATH
 
 
@@ -31,6 +32,7 @@ from .options.shared import PATH
 @verify_options
 @evaluation_options
 @format_options
+@in_main_process
 def convert(
     source: str | None,
     target: Path | None,

@@ -11,9 +11,9 @@ from accelerate import Accelerator
 from accelerate.utils import GradientAccumulationPlugin, broadcast_object_list, gather_object
 
 from headcount.model.errors import HeadcountError
+from headcount.running.errors import OtherProcessError
 from headcount.running.load import resolve_device
 
-from .errors import OtherProcessError
 from .uptrain_request import ComputeDtype
 
 Value = TypeVar("Value")

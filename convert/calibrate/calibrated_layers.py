@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -9,6 +10,7 @@ from torch import nn
 from headcount.model.errors import SourceChangedError
 from headcount.running.boundary import quiet_transformers
 from headcount.running.progress import progress_bar
+from headcount.running.team import Job, Team, this_team
 from headcount.running.tokens import load_tokenizer
 
 from ..attention_map.attention_tensors import Where
@@ -37,6 +39,7 @@ from .layer_task import FittedLayer, LayerTask, States, run_rows
 from .layered_model import LayeredModel, refuse_encoder_decoder
 from .output_uses import LayerUses
 from .random_tokens import WHITE_FOR_HEADS, WHITE_FOR_LATENTS, random_tokens
+from .shared_batches import shared_batches
 from .state_rows import MEMORY_BUDGET, NotFiniteStatesError, Room, new_rows
 
 
@@ -59,32 +62,64 @@ def calibrated_layers(
     `calibration` is a UTF-8 file, or `builtin` for the prose in the package, of which
     `calibration_tokens` tokens are used; None: random tokens, to which nothing is fitted. A layer
     that `done` has is not computed again, but run, so that the layers after it become what they
-    would have become; it is yielded as it is.
+    would have become; it is yielded as it is. The processes of a launch share the batches: this is
+    for the main one.
     `progress`: a bar on stderr, if that is a terminal. `sha256`: the text's when it was planned
     with. `chosen`: groups of K/V heads that an earlier run has chosen. Raises HeadcountError.
     """
-    with SourceReader(source.checkpoint.files) as reader:
-        run = _Calibration(source, heads, ladder, reader, ranks or {}, mla, chosen or {})
-        text = run.text(calibration, calibration_tokens)
-        if sha256 not in (None, text.sha256):
-            raise SourceChangedError(f"{calibration}: changed while it was read; nothing was kept")
+    asked = _Asked(
+        source=source,
+        heads=heads,
+        ladder=ladder,
+        calibration=calibration,
+        calibration_tokens=calibration_tokens,
+        sha256=sha256,
+        ranks=ranks or {},
+        mla=mla,
+        chosen=chosen or {},
+    )
+    with this_team().sharing(Job(_help, (asked,))):
+        yield from _layers(asked, done, progress)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Asked:
+    """What `calibrated_layers` is asked for, the same in all processes."""
+
+    source: ConversionSource
+    heads: HeadsByLayer
+    ladder: Ladder
+    calibration: str | None
+    calibration_tokens: int
+    sha256: str | None
+    ranks: Mapping[Where, int]
+    mla: MlaShape | None
+    chosen: Mapping[Where, Groups]
+
+
+def _help(team: Team, asked: _Asked) -> None:
+    """The share of a process that is not the main one."""
+    for _ in _layers(asked, lambda index: None, False):
+        pass
+
+
+def _layers(asked: _Asked, done: MadeBefore, progress: bool) -> Iterator[RewrittenLayer]:
+    with SourceReader(asked.source.checkpoint.files) as reader:
+        run = _Calibration(asked, reader)
+        text = run.text(asked.calibration, asked.calibration_tokens)
+        if asked.sha256 not in (None, text.sha256):
+            raise SourceChangedError(
+                f"{asked.calibration}: changed while it was read; nothing was kept"
+            )
         yield from run.layers(text, done, progress)
 
 
 class _Calibration:
-    def __init__(
-        self,
-        source: ConversionSource,
-        heads: HeadsByLayer,
-        ladder: Ladder,
-        reader: SourceReader,
-        ranks: Mapping[Where, int],
-        mla: MlaShape | None,
-        chosen: Mapping[Where, Groups],
-    ) -> None:
-        self._chosen = chosen
-        self._source, self._ladder, self._ranks, self._mla = source, ladder, ranks, mla
+    def __init__(self, asked: _Asked, reader: SourceReader) -> None:
+        source, heads, ranks, self._chosen = asked.source, asked.heads, asked.ranks, asked.chosen
+        self._source, self._ladder, self._ranks, self._mla = source, asked.ladder, ranks, asked.mla
         self._changed = {w: own for w, own in heads.layers.items() if own.is_changed or w in ranks}
+        self._shared = shared_batches()
         _refuse_unknown(source, heads)
         self._layered = LayeredModel(source, reader)
         self._tensors = source.attention_map.attentions
@@ -132,7 +167,8 @@ class _Calibration:
         rows = [new_rows(count, template, held=4, budget=half) for _ in range(4)]
         features = Room(count, length, dtype, half)
         with self._finite("its embeddings give"):
-            calls = record(self._layered, text.ids, text.batches, rows[:2])
+            mine = self._shared.mine(text.batches)
+            calls = record(self._layered, text.ids, text.batches, rows[:2], mine)
         original, converted, target, given = rows
         states = States(
             original=original, converted=converted, target=target, given=given, features=features
@@ -163,11 +199,12 @@ class _Calibration:
         """The new layer, None if it stays; the states move on."""
         own, is_last = self._changed.get((index, False)), index == last
         if own is None or self._is_kept(index, own):
-            run_rows(layer, call, states.original, text.batches)
-            run_rows(layer, call, states.converted, text.batches)
+            mine = self._shared.mine(text.batches)
+            run_rows(layer, call, states.original, mine)
+            run_rows(layer, call, states.converted, mine)
             return None if own is None else RewrittenLayer(index=index, tensors={}, measured={})
         fit = self._fit(self._task(index, layer, call, own, text), states)
-        before = done(index)
+        before = self._shared.from_main(lambda: done(index))
         if before is not None:
             fit.skip(before.tensors, self._of_mlp(index, before.tensors), is_last=is_last)
             return before
@@ -190,6 +227,7 @@ class _Calibration:
             text=text,
             uses=self._habits,
             chosen=self._chosen.get((index, False)),
+            shared=self._shared,
         )
 
     def _is_kept(self, index: int, own: Heads) -> bool:

@@ -1,5 +1,7 @@
 """Sums of a^T a over batches of rows."""
 
+from collections.abc import Iterator
+
 import torch
 
 # Columns that are multiplied at a time: only what lies on and above the diagonal is computed.
@@ -13,9 +15,17 @@ class Gram:
         self._sums = torch.zeros(size, size, dtype=dtype)
 
     def add(self, rows: torch.Tensor) -> None:
+        self.take(self.parts(rows))
+
+    def parts(self, rows: torch.Tensor) -> Iterator[torch.Tensor]:
+        """What `rows` add, block by block, for `take`, here or in another process."""
         for start in range(0, rows.shape[1], _BLOCK):
-            block = slice(start, start + _BLOCK)
-            self._sums[block, start:] += rows[:, block].T @ rows[:, start:]
+            yield rows[:, start : start + _BLOCK].T @ rows[:, start:]
+
+    def take(self, parts: Iterator[torch.Tensor]) -> None:
+        """Adds the next `parts`."""
+        for start in range(0, len(self._sums), _BLOCK):
+            self._sums[start : start + _BLOCK, start:] += next(parts)
 
     def result(self) -> torch.Tensor:
         """The sum, symmetric to the last bit."""

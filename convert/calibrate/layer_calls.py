@@ -46,22 +46,23 @@ def hidden_of(output: Any) -> torch.Tensor:
 
 
 def record(
-    layered: LayeredModel, ids: torch.Tensor, batches: Sequence[slice], into: Sequence[StateRows]
+    layered: LayeredModel,
+    ids: torch.Tensor,
+    batches: Sequence[slice],
+    into: Sequence[StateRows],
+    mine: Sequence[slice] | None = None,
 ) -> tuple[Call, ...]:
     """The call of every layer for a batch of `ids` [rows, tokens], which all batches share; the
-    embedded rows are written to each of `into`. Raises CannotConvertError if a layer takes more
-    than hidden states that depends on the text."""
-    calls: tuple[Call, ...] | None = None
+    embedded rows are written to each of `into`: of all batches, or of those that are `mine`. Raises
+    CannotConvertError if a layer takes more than hidden states that depends on the text."""
     with layered.embeddings() as model, third_party("transformers cannot run the model"):
         like = _output_of_first(layered, model, ids[batches[0]])
-        for batch in batches:
+        _, calls = _recorded(layered, model, ids[batches[0]], like)
+        for batch in batches if mine is None else mine:
             hidden, found = _recorded(layered, model, ids[batch], like)
             for rows in into:
                 rows[batch] = hidden
-            if calls is not None:
-                _refuse_text(layered, calls, found)
-            calls = calls or found
-    assert calls is not None
+            _refuse_text(layered, calls, found)
     return calls
 
 

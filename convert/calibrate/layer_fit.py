@@ -5,7 +5,7 @@ original layer gave: it also makes up for what they lost. A step that is not bet
 is not taken.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import accumulate
 from typing import Any
@@ -33,6 +33,10 @@ from .temperature import best_temperatures, divergences, with_temperatures
 # One batch in so many is looked at to choose groups, or all if gradient descent follows anyway.
 _LOOK_AT = 3
 
+# What of a batch an attention that is `seen` adds to sums, and the sums that take it.
+Parts = Callable[[torch.Tensor, torch.Tensor | None], Iterator[torch.Tensor]]
+Take = Callable[[Iterator[torch.Tensor]], None]
+
 
 class LayerFit:
     """Takes the rungs one after the other; `states` move on to what the layer gives."""
@@ -45,7 +49,8 @@ class LayerFit:
         self._source = weights_of(task.tensors, task.read, task.heads.subset)
         self._measured: dict[str, Any] = {}
         self._sample: tuple[torch.Tensor, torch.Tensor | None] | None = None
-        self._first = states.original[task.text.batches[0]]
+        first = task.text.batches[0]
+        self._first = task.shared.from_owner(first, lambda: states.original[first])
         self._target = LayerTarget(task, self._first)
 
     def run(self, seed: int, *, is_last: bool) -> FittedLayer:
@@ -58,11 +63,27 @@ class LayerFit:
     def _merged(self) -> Merged:
         """The new attention before anything is fitted to text; the original rows move on."""
         task = self._task
-        chosen_by = self._moments_of_all()
-        groups = self._groups(chosen_by)
-        moments = self._moments_of(groups, chosen_by)
-        with one_thread():
-            return merge_attention(self._source, task.freedom, groups, moments, task.ladder.method)
+        sums = self._sums_of_all()
+        chosen_by, groups = None, task.chosen or self._neighbours()
+        if sums is not None:
+
+            def chosen() -> tuple[Moments, Groups]:
+                moments, own = sums.result(), task.chosen
+                if own is None:
+                    own = groups_of(self._source, task.freedom, moments, task.heads, task.ladder)
+                return moments, own
+
+            chosen_by, groups = task.shared.from_main(chosen)
+        last = self._sums_of(groups)
+
+        def merged() -> Merged:
+            moments = None if last is None else last.result(chosen_by)
+            with one_thread():
+                return merge_attention(
+                    self._source, task.freedom, groups, moments, task.ladder.method
+                )
+
+        return task.shared.from_main(merged)
 
     def _tying(self, merged: Merged) -> Tying:
         return TiedHeads(merged.groups)
@@ -89,9 +110,9 @@ class LayerFit:
     ) -> None:
         """Moves the states on as `run` does, for a layer that has its new tensors already: all by
         their names in the output, and those of its `mlp` by their paths in the layer."""
-        task = self._task
+        task, mine = self._task, self._task.shared.mine(self._task.text.batches)
         self._runner.called(self._target.run(self._first).seen)
-        run_rows(task.layer, task.call, self._states.original, task.text.batches)
+        run_rows(task.layer, task.call, self._states.original, mine)
         if is_last:
             return
         task.assign(self._as_source(tensors))
@@ -100,7 +121,7 @@ class LayerFit:
             if last is not None:
                 MlpFit(task, self._states, last, is_last=False).skip(mlp)
             else:
-                run_rows(task.layer, task.call, self._states.converted, task.text.batches)
+                run_rows(task.layer, task.call, self._states.converted, mine)
 
     def _fitted(
         self, merged: Merged, weights: AttentionWeights, seed: int, *, is_last: bool
@@ -123,13 +144,14 @@ class LayerFit:
             mlp_fit = MlpFit(task, self._states, last, is_last=is_last)
             mlp, measured["mlp_error"] = mlp_fit.run()
         elif not is_last:
-            run_rows(task.layer, task.call, self._states.converted, task.text.batches)
+            mine = task.shared.mine(task.text.batches)
+            run_rows(task.layer, task.call, self._states.converted, mine)
         document = {**self._document(merged), "calibration": _rounded(measured)}
         written = self._written(attention, weights)
         return FittedLayer(attention=written, mlp=mlp, measured=document)
 
-    def _moments_of_all(self) -> Moments | None:
-        """Moments of all K/V heads together, where groups are chosen by them."""
+    def _sums_of_all(self) -> MomentSums | None:
+        """Of all K/V heads together, where groups are chosen by their moments."""
         task = self._task
         if task.ladder.grouping == "contiguous" or not task.freedom.order:
             return None
@@ -137,14 +159,17 @@ class LayerFit:
             return None
         step = 1 if task.ladder.reconstruct else _LOOK_AT
         sums = MomentSums(self._source, None, task.text.white)
-        for batch in task.text.fitted[::step]:
+
+        def look(batch: slice) -> Iterator[torch.Tensor]:
             stopping = task.layer.get_submodule(task.place.attention).register_forward_hook(_stop)
             with watching(task.layer, task.place) as seen, suppress(Stop):
                 task.call.run(task.layer, self._states.original[batch])
             stopping.remove()
             assert seen.inputs is not None
-            sums.add(seen.inputs, self._mixing(seen))
-        return sums.result()
+            return sums.parts(seen.inputs, self._mixing(seen))
+
+        task.shared.each(task.text.fitted[::step], look, lambda _, parts: sums.take(parts))
+        return sums
 
     def _mixing(self, seen: SeenAttention) -> torch.Tensor | None:
         """The attention weights of the heads that stay."""
@@ -153,41 +178,47 @@ class LayerFit:
             return seen.mixing
         return seen.mixing[:, list(staying.query)]
 
-    def _groups(self, moments: Moments | None) -> Groups:
-        heads, task = self._task.heads, self._task
-        if task.chosen is not None:
-            return task.chosen
-        if moments is not None:
-            return groups_of(self._source, task.freedom, moments, heads, task.ladder)
+    def _neighbours(self) -> Groups:
+        heads = self._task.heads
         starts = accumulate(heads.runs[:-1], initial=0)
         return [range(start, start + run) for start, run in zip(starts, heads.runs, strict=True)]
 
-    def _moments_of(self, groups: Groups, chosen_by: Moments | None) -> Moments | None:
-        """Moments for these groups, where any has several members; the original rows move on, and
-        what the new attention should aim at is noted."""
-        task = self._task
-        sums = MomentSums(self._source, groups, task.text.white)
-        self._look(sums.add if task.heads.is_merged else None)
-        return sums.result(chosen_by) if task.heads.is_merged else None
+    def _sums_of(self, groups: Groups) -> MomentSums | None:
+        """Of these groups, where any has several members; the original rows move on, and what the
+        new attention should aim at is noted."""
+        if not self._task.heads.is_merged:
+            self._look(lambda *_: iter(()), lambda _: None)
+            return None
+        sums = MomentSums(self._source, groups, self._task.text.white)
+        self._look(sums.parts, sums.take)
+        return sums
 
-    def _look(self, add: Callable[[torch.Tensor, torch.Tensor | None], None] | None) -> None:
-        """Moves the original rows on, and notes what the new attention should aim at; `add` gets
-        what the attention reads, and its weights, of all rows but those that are held out."""
-        task, states = self._task, self._states
-        for number, batch in enumerate(task.text.batches):
+    def _look(self, parts: Parts, take: Take) -> None:
+        """Moves the original rows on, and notes what the new attention should aim at; `parts` gets
+        what the attention reads, and its weights, of all rows but those that are held out, and
+        `take` what it makes of them."""
+        task, states, text = self._task, self._states, self._task.text
+        if not task.shared.mine(text.batches[:1]):
+            self._runner.called(self._target.run(self._first).seen)
+
+        def look(batch: slice) -> Iterable[torch.Tensor]:
             looked = self._target.run(states.original[batch])
             seen = looked.seen
-            assert looked.output is not None
+            assert looked.output is not None and seen.inputs is not None
             states.original[batch] = looked.output
-            if number < 2:
+            if batch in text.batches[:2]:
                 self._runner.called(seen)
-            if batch not in task.text.held:
-                assert seen.inputs is not None
-                if add is not None:
-                    add(seen.inputs, self._mixing(seen))
-                self._sample = self._sample or (given(seen), self._mixing(seen))
             if task.is_fitted:
                 states.target[batch] = looked.at_use
+            if batch == text.fitted[0]:
+                self._sample = given(seen), self._mixing(seen)
+            return () if batch in text.held else parts(seen.inputs, self._mixing(seen))
+
+        def taken(batch: slice, made: Iterator[torch.Tensor]) -> None:
+            if batch not in text.held:
+                take(made)
+
+        task.shared.each(text.batches, look, taken)
 
     def _tempered(self, merged: Merged) -> AttentionWeights:
         """The merged weights with scores as sharp as before. Under a norm of queries a factor has
@@ -195,6 +226,14 @@ class LayerFit:
         task, weights = self._task, merged.weights
         if not task.ladder.temperature or not task.freedom.keys:
             return weights
+        weights, self._measured["temperature"] = task.shared.from_owner(
+            task.text.fitted[0], lambda: self._sharpened(merged)
+        )
+        return weights
+
+    def _sharpened(self, merged: Merged) -> tuple[AttentionWeights, dict[str, Any]]:
+        """The weights with the best temperatures, and what was measured of these."""
+        weights = merged.weights
         assert self._sample is not None
         hidden, mixing = self._sample
         if mixing is None:
@@ -208,12 +247,11 @@ class LayerFit:
 
         scale = best_temperatures(divergence, len(weights.q))
         before, after = divergence(torch.ones_like(scale)), divergence(scale)
-        self._measured["temperature"] = {
+        return with_temperatures(weights, scale), {
             "least": float(scale.min()),
             "most": float(scale.max()),
             "divergence": {"before": float(before.mean()), "after": float(after.mean())},
         }
-        return with_temperatures(weights, scale)
 
 
 def _stop(module: nn.Module, args: Any, output: Any) -> None:

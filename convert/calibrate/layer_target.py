@@ -29,7 +29,9 @@ class LayerTarget:
         self._task = task
         self._use: OutputUse | None = None
         if task.is_fitted:
-            self._use = task.uses.use(task.layer, task.call, hidden, task.place)
+            self._use = task.shared.from_main(
+                lambda: task.uses.use(task.layer, task.call, hidden, task.place)
+            )
 
     @property
     def name(self) -> str:

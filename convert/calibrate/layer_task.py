@@ -1,6 +1,6 @@
 """What there is to do in one layer, and the rows of hidden states that it is done with."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from .layer_calls import Call
 from .layer_hooks import AttentionPlace
 from .layered_model import assign
 from .output_uses import LayerUses
+from .shared_batches import SharedBatches
 from .state_rows import Room, StateRows
 
 
@@ -53,6 +54,7 @@ class LayerTask:
     ladder: Ladder
     text: CalibrationText
     uses: LayerUses
+    shared: SharedBatches
     chosen: Groups | None = None
 
     @property
@@ -82,7 +84,7 @@ class FittedLayer:
     measured: Mapping[str, Any]
 
 
-def run_rows(layer: nn.Module, call: Call, rows: StateRows, batches: Sequence[slice]) -> None:
+def run_rows(layer: nn.Module, call: Call, rows: StateRows, batches: Iterable[slice]) -> None:
     """Moves rows on to what `layer` gives."""
     for batch in batches:
         rows[batch] = call.run(layer, rows[batch])

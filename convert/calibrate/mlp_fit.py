@@ -4,7 +4,8 @@ What a layer gives is linear in that projection, so that the layer need not be r
 new one: what the MLP's last features give more is added to what the layer gave.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import torch
@@ -23,9 +24,13 @@ def fitted_projection(task: LayerTask, states: States) -> LastProjection | None:
     """The projection that can be fitted: of a dense MLP, and kept by the files as it is."""
     if task.ladder.refit != "mlp":
         return None
-    first = states.converted[task.text.batches[0]]
-    last = task.uses.last_projection(task.layer, task.call, first, task.place)
-    return last if last is not None and task.stored(f"{last.path}.weight") else None
+
+    def found() -> LastProjection | None:
+        first = states.converted[task.text.batches[0]]
+        last = task.uses.last_projection(task.layer, task.call, first, task.place)
+        return last if last is not None and task.stored(f"{last.path}.weight") else None
+
+    return task.shared.from_owner(task.text.batches[0], found)
 
 
 class MlpFit:
@@ -49,15 +54,25 @@ class MlpFit:
         )
         kept = None if self._is_last else states.features.rows(width)
         size = 0.0
-        for batch, features, output in self._runs():
+
+        def make(batch: slice) -> Iterable[torch.Tensor]:
+            features, output = self._run(batch)
             wanted = states.original[batch]
-            if batch in text.held:
-                size += float(wanted.double().square().sum())
-            add = equations.hold if batch in text.held else equations.add
-            add(features, (wanted - output) / last.factor)
             if kept is not None:
                 kept[batch], states.converted[batch] = features, output
-        fit = equations.solve(_RIDGES)
+            rest, held = (wanted - output) / last.factor, batch in text.held
+            square = [wanted.double().square().sum()] if held else []
+            return chain(square, equations.parts(features, rest, held=held))
+
+        def take(batch: slice, parts: Iterator[torch.Tensor]) -> None:
+            nonlocal size
+            held = batch in text.held
+            if held:
+                size += float(next(parts))
+            equations.take(parts, held=held)
+
+        self._task.shared.each(text.batches, make, take)
+        fit = self._task.shared.from_main(lambda: equations.solve(_RIDGES))
         made = self._made(fit.change)
         if kept is not None:
             self._move_on(made, kept)
@@ -68,18 +83,17 @@ class MlpFit:
 
     def skip(self, made: Mapping[str, torch.Tensor]) -> None:
         """Moves the states on as `run` did when it made `made`, to the last bit."""
-        for batch, features, output in self._runs():
+        for batch in self._task.shared.mine(self._task.text.batches):
+            features, output = self._run(batch)
             self._states.converted[batch] = output + self._more(made, features)
 
-    def _runs(self) -> Iterator[tuple[slice, torch.Tensor, torch.Tensor]]:
-        """Of each batch what the projection reads and what the layer gives, with the old one."""
-        task = self._task
-        for batch in task.text.batches:
-            noted: list[torch.Tensor] = []
-            hidden = self._states.converted[batch]
-            with input_of(task.layer, self._last.path, noted.append):
-                output = task.call.run(task.layer, hidden)
-            yield batch, in_rows(noted[0], hidden), output
+    def _run(self, batch: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the projection reads of a batch and what the layer gives, with the old one."""
+        task, noted = self._task, list[torch.Tensor]()
+        hidden = self._states.converted[batch]
+        with input_of(task.layer, self._last.path, noted.append):
+            output = task.call.run(task.layer, hidden)
+        return in_rows(noted[0], hidden), output
 
     def _made(self, change: torch.Tensor) -> dict[str, torch.Tensor]:
         path, rows = self._last.path, change[: self._rows(self._weight).shape[0]]
@@ -90,7 +104,7 @@ class MlpFit:
 
     def _move_on(self, made: Mapping[str, torch.Tensor], features: StateRows) -> None:
         converted = self._states.converted
-        for batch in self._task.text.batches:
+        for batch in self._task.shared.mine(self._task.text.batches):
             converted[batch] = converted[batch] + self._more(made, features[batch])
 
     def _more(self, made: Mapping[str, torch.Tensor], features: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """Second moments of queries, keys and mixed values, summed over batches."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -45,15 +46,36 @@ class MomentSums:
     def add(self, inputs: torch.Tensor, mixing: torch.Tensor | None) -> None:
         """One batch: inputs [B, T, D] and attention weights [B, H, T, T]; None: the module does not
         give them, and values count as they are."""
+        self.take(self.parts(inputs, mixing))
+
+    def parts(self, inputs: torch.Tensor, mixing: torch.Tensor | None) -> Iterator[torch.Tensor]:
+        """What a batch adds, piece by piece, for `take`, here or in another process."""
         rows = inputs.flatten(0, 1)
-        self._inputs.add(rows)
-        self._input_sum += rows.sum(0)
-        self._tokens += len(rows)
+        yield torch.tensor(len(rows))
+        yield from self._inputs.parts(rows)
+        yield rows.sum(0)
         values = projected(inputs, self._weights.v, self._weights.v_bias)
+        made = self._of_values if self._groups is None else self._of_mixed
+        for mixed in made(values, mixing):
+            yield torch.tensor(len(mixed))
+            yield mixed.T @ mixed
+            yield mixed.sum(0)
+
+    def take(self, parts: Iterator[torch.Tensor]) -> None:
+        """Adds the next `parts`, which are those of one batch."""
+        self._tokens += int(next(parts))
+        self._inputs.take(parts)
+        self._input_sum += next(parts)
         if self._groups is None:
-            self._add_values(values, mixing)
-        else:
-            self._add_mixed(values, mixing)
+            for rows in parts:
+                self._sampled += int(rows)
+                self._values += next(parts)
+                self._value_sum += next(parts)
+            return
+        for own, total in zip(self._mixed, self._mixed_sums, strict=True):
+            next(parts)  # as many as tokens
+            own += next(parts)
+            total += next(parts)
 
     def result(self, chosen_by: Moments | None = None) -> Moments:
         """The means. `chosen_by`: those of a sum without groups, whose `values` are taken; without
@@ -111,21 +133,22 @@ class MomentSums:
         made = [_made_of(inputs, mean, head, b)[0] for head, b in zip(q, biases, strict=True)]
         return torch.stack(made)
 
-    def _add_values(self, values: torch.Tensor, mixing: torch.Tensor | None) -> None:
+    def _of_values(
+        self, values: torch.Tensor, mixing: torch.Tensor | None
+    ) -> Iterator[torch.Tensor]:
+        """All V heads as each query head mixes them, at some tokens."""
         flat = values.flatten(2)
         for head in range(len(self._members) if mixing is not None else 1):
             mixed = flat if mixing is None else mixing[:, head, :: self._stride] @ flat
-            rows = mixed.flatten(0, 1)
-            self._values += rows.T @ rows
-            self._value_sum += rows.sum(0)
-            self._sampled += len(rows)
+            yield mixed.flatten(0, 1)
 
-    def _add_mixed(self, values: torch.Tensor, mixing: torch.Tensor | None) -> None:
+    def _of_mixed(
+        self, values: torch.Tensor, mixing: torch.Tensor | None
+    ) -> Iterator[torch.Tensor]:
+        """The V heads of each query head's group as it mixes them."""
         for head, members in enumerate(self._members):
             own = values[:, :, members].flatten(2)
-            rows = (own if mixing is None else mixing[:, head] @ own).flatten(0, 1)
-            self._mixed[head] += rows.T @ rows
-            self._mixed_sums[head] += rows.sum(0)
+            yield (own if mixing is None else mixing[:, head] @ own).flatten(0, 1)
 
     def _spread(self) -> tuple[torch.Tensor, torch.Tensor]:
         values, means = torch.zeros_like(self._values), torch.zeros_like(self._value_sum)

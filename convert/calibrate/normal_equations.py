@@ -1,6 +1,6 @@
 """Linear least squares with a ridge, from sums over batches, checked on rows that were held out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -42,13 +42,30 @@ class NormalEquations:
 
     def add(self, features: torch.Tensor, rest: torch.Tensor) -> None:
         """One batch: [..., features] and what is left of the target, [..., outputs]."""
-        a, r = self._augmented(features), rest.flatten(0, -2)
-        self._gram.add(a)
-        self._cross += a.T @ r
+        self.take(self.parts(features, rest, held=False), held=False)
 
     def hold(self, features: torch.Tensor, rest: torch.Tensor) -> None:
         """One batch that is not fitted: what is found must not be worse on it."""
-        self._held.append((self._augmented(features), rest.flatten(0, -2).clone()))
+        self.take(self.parts(features, rest, held=True), held=True)
+
+    def parts(
+        self, features: torch.Tensor, rest: torch.Tensor, *, held: bool
+    ) -> Iterator[torch.Tensor]:
+        """What a batch adds, piece by piece, for `take`, here or in another process."""
+        a, r = self._augmented(features), rest.flatten(0, -2)
+        if held:
+            yield from (a, r)
+            return
+        yield from self._gram.parts(a)
+        yield a.T @ r
+
+    def take(self, parts: Iterator[torch.Tensor], *, held: bool) -> None:
+        """Adds the next `parts`, which are those of one batch."""
+        if held:
+            self._held.append((next(parts), next(parts).clone()))
+            return
+        self._gram.take(parts)
+        self._cross += next(parts)
 
     def solve(self, ridges: Sequence[float]) -> Fit:
         """The change that is best on the held-out rows, over `ridges`, or none at all."""

@@ -2,7 +2,7 @@
 ladder: the source's own class runs with the dense matrices that the factors make.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -95,16 +95,23 @@ class LatentFit(LayerFit):
         inputs = Gram(self._source.k.shape[-1])
         rows = 0
 
-        def add(seen: torch.Tensor, mixing: torch.Tensor | None) -> None:
-            nonlocal rows
-            inputs.add(seen.flatten(0, 1))
-            rows += seen.shape[0] * seen.shape[1]
+        def parts(seen: torch.Tensor, mixing: torch.Tensor | None) -> Iterator[torch.Tensor]:
+            read = seen.flatten(0, 1)
+            yield torch.tensor(len(read))
+            yield from inputs.parts(read)
 
-        self._look(add)
-        second = second_moment(inputs, rows, self._task.text.white)
-        with one_thread():
-            found = low_rank(self._source, self._task.freedom, second, self._rank)
-        self._factors = found
+        def take(made: Iterator[torch.Tensor]) -> None:
+            nonlocal rows
+            rows += int(next(made))
+            inputs.take(made)
+
+        def factors() -> Factors:
+            second = second_moment(inputs, rows, self._task.text.white)
+            with one_thread():
+                return low_rank(self._source, self._task.freedom, second, self._rank)
+
+        self._look(parts, take)
+        found = self._factors = self._task.shared.from_main(factors)
         return merged_as(latent_weights(self._source, found.down, found.key, found.value), found)
 
     def _tying(self, merged: Merged) -> Tying:

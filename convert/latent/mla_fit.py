@@ -124,9 +124,9 @@ class MlaFit(LayerFit):
         *,
         is_last: bool,
     ) -> None:
-        task = self._task
+        task, mine = self._task, self._task.shared.mine(self._task.text.batches)
         self._runner.called(self._target.run(self._first).seen)
-        run_rows(task.layer, task.call, self._states.original, task.text.batches)
+        run_rows(task.layer, task.call, self._states.original, mine)
         if is_last:
             return
         with self._placed():
@@ -136,20 +136,35 @@ class MlaFit(LayerFit):
                 if last is not None:
                     MlpFit(self._task, self._states, last, is_last=False).skip(mlp)
                 else:
-                    run_rows(task.layer, task.call, self._states.converted, task.text.batches)
+                    run_rows(task.layer, task.call, self._states.converted, mine)
 
     def _merged(self) -> Merged:
         inputs, away, rows = Gram(self._source.k.shape[-1]), torch.zeros(()), 0
 
-        def add(seen: torch.Tensor, mixing: torch.Tensor | None) -> None:
-            nonlocal rows, away
-            inputs.add(seen.flatten(0, 1))
-            rows += seen.shape[0] * seen.shape[1]
+        def parts(seen: torch.Tensor, mixing: torch.Tensor | None) -> Iterator[torch.Tensor]:
+            read = seen.flatten(0, 1)
+            yield torch.tensor(len(read))
+            yield from inputs.parts(read)
             if mixing is not None:
-                away = away + distances(mixing)
+                yield distances(mixing)
 
-        self._look(add)
-        second = second_moment(inputs, rows, self._task.text.white)
+        def take(made: Iterator[torch.Tensor]) -> None:
+            nonlocal rows, away
+            rows += int(next(made))
+            inputs.take(made)
+            for apart in made:
+                away = away + apart
+
+        self._look(parts, take)
+        found, self._small = self._task.shared.from_main(
+            lambda: self._decoupled(second_moment(inputs, rows, self._task.text.white), away)
+        )
+        self._made = found
+        return merged_as(mla_weights(self._source, found), found.factors)
+
+    def _decoupled(self, second: torch.Tensor, away: torch.Tensor) -> tuple[Decoupled, float]:
+        """By the second moment of what the attention reads, and how far away it looks: of each head
+        by distance, or 0 where that is not known. With the scale of small latents."""
         frequencies = torch.tensor(self._shape.frequencies, dtype=torch.float64)
         turns = mean_turns(frequencies, away) if away.dim() else None
         with one_thread():
@@ -160,8 +175,7 @@ class MlaFit(LayerFit):
                 assumed_turns(frequencies, len(self._source.q)) if turns is None else turns,
                 self._shape.rank,
             )
-        self._made, self._small = found, small_scale(found.factors.down, second)
-        return merged_as(mla_weights(self._source, found), found.factors)
+        return found, small_scale(found.factors.down, second)
 
     @contextmanager
     def _placed(self) -> Iterator[None]:
