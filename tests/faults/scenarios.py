@@ -85,17 +85,15 @@ def _timeless(value: Any) -> Any:
 
 
 _CONVERT = ("convert", "../inputs/sharded", "out", "--kv-heads", "2", "--workers", "1")
+_LATENT = ("convert", "../inputs/sharded", "out", "--latent", "1/2", "--workers", "1")
+_CALIBRATION = ("--calibration", "../inputs/prose.txt", "--calibration-tokens", "64")
 _TEXT = ("--text", "../inputs/prose.txt", "--max-tokens", "32", "--torch-device", "cpu")
 _REPORT = ("--format", "json", "-o", "report.json")
 CONVERSIONS = (
     Scenario(name="convert", arguments=_CONVERT),
     Scenario(
         name="convert --quality good",
-        arguments=(
-            *_CONVERT,
-            *("--quality", "good", "--calibration", "../inputs/prose.txt"),
-            *("--calibration-tokens", "64"),
-        ),
+        arguments=(*_CONVERT, "--quality", "good", *_CALIBRATION),
         kept_on_signal=WORK,
         costly=True,
     ),
@@ -138,7 +136,19 @@ CONVERSIONS = (
     ),
     Scenario(
         name="convert --latent",
-        arguments=("convert", "../inputs/sharded", "out", "--latent", "1/2", "--workers", "1"),
+        arguments=_LATENT,
+        kept_on_signal=WORK,
+        costly=True,
+    ),
+    Scenario(
+        name="convert --latent --quality good",
+        arguments=(*_LATENT, "--quality", "good", *_CALIBRATION),
+        kept_on_signal=WORK,
+        costly=True,
+    ),
+    Scenario(
+        name="convert --home mla",
+        arguments=(*_LATENT, "--home", "mla"),
         kept_on_signal=WORK,
         costly=True,
     ),
