@@ -13,7 +13,7 @@ from .console import Command, write_reports
 from .options.added import added_options
 from .options.completion import complete_device, complete_model
 from .options.engine import LLAMA_CPP_OPTIONS, start_options
-from .options.names import DEVICE, KV_MEMORY, TP, UTILISATION
+from .options.names import DEVICE, KV_MEMORY, TP, USERS, UTILISATION
 from .options.shared import (
     AT_LEAST_1,
     COUNT,
@@ -62,7 +62,7 @@ _SERVING_OPTIONS = stack(
         "--require", metavar="WHAT", help="Exit with 1 without: fits,context>=32k,concurrency>=8."
     ),
     click.option(
-        "--target-users",
+        *USERS,
         type=AT_LEAST_1,
         help="Search devices, tp x pp and replicas that serve so many requests at once.",
     ),

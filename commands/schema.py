@@ -8,7 +8,7 @@ import click
 from headcount.library.schemas import TITLES
 
 from .console import Command, write_text
-from .options.shared import output_option
+from .options.shared import output_option, report_format
 
 
 @click.command(cls=Command)
@@ -23,5 +23,7 @@ def schema(command: str, output: Path | None) -> None:
       headcount schema plan -o plan.schema.json
     """
     from headcount.library.schemas import schema_of
+
+    report_format(None, output, ("json",), usual="json")
 
     write_text(json.dumps(schema_of(command), indent=2) + "\n", output)

@@ -85,4 +85,5 @@ FORMATS: dict[str, Callable[[Sequence[Report]], str]] = {
 ENDINGS = {
     **{".md": "markdown", ".markdown": "markdown"},
     **{".json": "json", ".csv": "csv", ".html": "html", ".htm": "html"},
+    ".sarif": "sarif",  # of `audit` alone
 }

@@ -6,7 +6,7 @@ import click
 
 from headcount.plan.request import FLASH_ATTENTION, MODEL_RUNNERS, SAMPLERS, STATE_MODES
 
-from .names import BLOCK_SIZE, GPU_LAYERS, PP
+from .names import BLOCK_SIZE, GPU_LAYERS, PP, SEQUENCES
 from .shared import AT_LEAST_0, AT_LEAST_1, TOKENS, Decorator, stack
 
 LLAMA_CPP_OPTIONS = stack(
@@ -32,8 +32,7 @@ _START_OPTIONS = stack(
     click.option("--context-ranks", type=AT_LEAST_1, help="Context parallel, decode x prefill."),
     click.option(*BLOCK_SIZE, type=AT_LEAST_1, help="Tokens of a block, or page."),
     click.option(
-        "--max-num-seqs",
-        "--max-running-requests",
+        *SEQUENCES,
         type=AT_LEAST_1,
         help="Sequences that run at once (vllm, sglang).",
     ),

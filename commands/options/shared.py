@@ -1,7 +1,7 @@
 """The options that several commands share, and the types of their values."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from headcount.model.units import parse_bytes, parse_count, parse_tokens
 from headcount.report import ENDINGS, FORMATS
 
 from ..output.screen import to_view
-from .names import CONTEXT, KV_DTYPE
+from .names import BATCH_SIZE, CONTEXT, KV_DTYPE
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -96,15 +96,24 @@ def options_of(request: "type[DataclassInstance]") -> Callable[..., Decorator]:
     return option
 
 
-def report_format(value: str | None, output: Path | None) -> str:
-    """The format that was named, or the one that the name of the output file says."""
+def report_format(
+    value: str | None, output: Path | None, formats: Collection[str] = FORMATS, usual: str = "table"
+) -> str:
+    """The format that was named, or the one of `formats` that the name of the output file says;
+    else the `usual`. Raises BadParameter for an ending of another."""
     if value is not None or output is None:
-        return value or "table"
-    return ENDINGS.get(output.suffix.lower(), "table")
+        return value or usual
+    found = ENDINGS.get(output.suffix.lower(), usual)
+    if found not in formats:
+        raise click.BadParameter(
+            f"{output}: this command does not write {found}; it writes {', '.join(formats)}"
+        )
+    return found
 
 
 def _format(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
-    return report_format(value, ctx.params.get("output"))
+    assert isinstance(param.type, click.Choice)
+    return report_format(value, ctx.params.get("output"), param.type.choices)
 
 
 output_option = click.option(
@@ -154,7 +163,7 @@ workload_options = stack(
         help="Tokens per sequence: 8192, or 8k for the same.",
     ),
     click.option(
-        "--batch-size", type=click.IntRange(1, limits.BATCH_SIZE.most), default=1, show_default=True
+        *BATCH_SIZE, type=click.IntRange(1, limits.BATCH_SIZE.most), default=1, show_default=True
     ),
     click.option(
         *KV_DTYPE,

@@ -55,7 +55,7 @@ class BudgetSearch:
         return {
             "of": self.kind,
             "criterion": self.criterion,
-            "bytes_per_token": {
+            "cache_bytes_per_token": {
                 "asked": self.asked,
                 "source": self.source,
                 "reached": self.reached,

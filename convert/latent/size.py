@@ -104,7 +104,7 @@ def _least(size: LatentSize) -> int:
 def latent_document(size: LatentSize | None) -> object:
     """JSON-ready, as `latent_from_document` reads it."""
     if isinstance(size, BytesPerToken):
-        return {"bytes_per_token": size.nbytes}
+        return {"cache_bytes_per_token": size.nbytes}
     if isinstance(size, LayerRanks):
         return {"by_layer": {str(index): rank for index, rank in size.by_layer.items()}}
     return str(size) if isinstance(size, Fraction) else size
@@ -120,5 +120,5 @@ def latent_from_document(document: object) -> LatentSize | None:
     if isinstance(document, dict) and "by_layer" in document:
         return LayerRanks({int(index): int(rank) for index, rank in document["by_layer"].items()})
     if isinstance(document, dict):
-        return BytesPerToken(int(document["bytes_per_token"]))
+        return BytesPerToken(int(document["cache_bytes_per_token"]))
     raise TypeError(f"{document!r} is no size of a latent")

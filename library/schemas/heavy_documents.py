@@ -54,7 +54,7 @@ _BUDGET: dict[str, Schema] = {
     "budget": obj(
         {
             **fields(TEXT, "of", "criterion"),
-            "bytes_per_token": obj(fields(COUNT, "asked", "source", "reached")),
+            "cache_bytes_per_token": obj(fields(COUNT, "asked", "source", "reached")),
             "sha256": maybe(TEXT),
             **fields(COUNT, "tokens", "forward_passes"),
             "measured": obj({"by_layer": _TOGETHER, "equal": _TOGETHER}),
@@ -121,7 +121,7 @@ _REQUEST = obj(
             either(
                 COUNT,
                 TEXT,
-                obj({"bytes_per_token": COUNT}),
+                obj({"cache_bytes_per_token": COUNT}),
                 obj({"by_layer": by_name(COUNT)}),
             )
         ),

@@ -376,7 +376,7 @@ def _token(start: Start) -> Figure:
     plan = _with_memory(start, _PLENTY)
     logged, predicted = int(start.log.figures["token_bytes"]), plan.pool.bytes_per_token(None)
     why = f"a token of all layers on a rank, cache of {plan.workload.kv_dtype}"
-    return _between("bytes_per_token", logged, predicted, 0, why)
+    return _between("rank_cache_bytes_per_token", logged, predicted, 0, why)
 
 
 def _weights(start: Start) -> Figure:

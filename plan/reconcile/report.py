@@ -157,7 +157,7 @@ def _table_of_remedies(found: Explanation) -> Table:
         columns=(
             Column("change", "Change"),
             Column("kv_tokens", "Tokens of cache", "count"),
-            Column("concurrency", "Requests at once", "text"),
+            Column("concurrency", "Concurrency", "text"),
             Column("command", "Command"),
         ),
         rows=tuple(

@@ -64,10 +64,10 @@ def _requests_chart(result: PlanResult) -> Chart:
     fitting = tuple(point.concurrency for point in result.curve)
     return Chart(
         key="requests",
-        title="Requests at once by context",
+        title="Concurrency by context",
         kind="line",
         x_title="context, tokens",
-        y_title="requests",
+        y_title="concurrency",
         places=tuple(point.context for point in result.curve),
         series=(Series("requests that fit", fitting),),
         x_is_log=True,
@@ -81,9 +81,9 @@ def _batch_chart(plan: Plan) -> Iterator[Chart]:
         return
     yield Chart(
         key="batch",
-        title=f"Cache by requests at once, {plan.workload.context:,} tokens each",
+        title=f"Cache by concurrency, {plan.workload.context:,} tokens each",
         kind="line",
-        x_title="requests at once",
+        x_title="concurrency",
         y_title="GiB of each device",
         places=tuple(point.batch_size for point in points),
         series=(Series("KV cache", tuple(point.cache_bytes / _GIB for point in points)),),

@@ -150,7 +150,7 @@ def _request(result: PlanResult) -> Iterator[Fact]:
     if work.encoder_tokens:
         source = "the model's maximum" if request.encoder_tokens is None else ""
         yield Fact("encoder_tokens", "Encoder tokens", work.encoder_tokens, "tokens", source)
-    yield Fact("batch_size", "Batch", work.batch_size, "count", share)
+    yield Fact("batch_size", "Batch size", work.batch_size, "count", share)
     if weights is not None:
         yield Fact("weights", "Weights", weights.total_bytes, "bytes", weights.formula)
 
@@ -181,10 +181,10 @@ def _cache(plan: Plan) -> Iterator[Fact]:
         return
     growth, first = plan.bytes_per_token, plan.bytes_of_first_token
     note = plan.workload.kv_dtype + (" on each device" if plan.request.tp > 1 else "")
-    key = "kv_cache_bytes_of_first_token"
+    key = "rank_cache_bytes_of_first_token"
     yield Fact(key, "KV cache per token", first, "exact_bytes", note)
     if first != growth:
-        key, note = "kv_cache_bytes_per_token", "once every window is full"
+        key, note = "rank_cache_bytes_per_token", "once every window is full"
         yield Fact(key, "and a further token", growth, "exact_bytes", note)
     found = replication(plan)
     if found.copies > 1:
@@ -197,11 +197,11 @@ def _limits(plan: Plan) -> Iterator[Fact]:
     if plan.fits is None:
         return
     most, batch = limits.max_context, limits.max_batch_size
-    note = f"at batch {work.batch_size:,}{_cap(plan) if limits.context_is_capped else ''}"
+    note = f"at batch size {work.batch_size:,}{_cap(plan) if limits.context_is_capped else ''}"
     value = "unbounded" if most is None else most
     yield Fact("max_context", "Largest context", value, "tokens", note)
     value, note = "unbounded" if batch is None else batch, f"at {work.context:,} tokens each"
-    yield Fact("max_batch_size", "Largest batch", value, "count", note)
+    yield Fact("max_batch_size", "Largest batch size", value, "count", note)
 
 
 def _cap(plan: Plan) -> str:

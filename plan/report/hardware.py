@@ -17,7 +17,7 @@ _CHOICE = (
 _PRICES = (Column("an_hour", "An hour", "price"), Column("a_month", "A month", "price"))
 _HOW = (
     Column("split", "Split"),
-    Column("most_at_once", "Requests at once", "count"),
+    Column("max_concurrency", "Concurrency", "count"),
     Column("max_context", "Largest context", "tokens", drop=1),
     Column("free_bytes", "Free on each", "bytes", drop=2),
     Column("total_memory", "Memory in all", "bytes", drop=4),

@@ -67,11 +67,11 @@ def _limits_table(plan: Plan) -> Table:
     """For contexts down from the largest by halves: bytes per sequence and the largest batch."""
     return Table(
         key="limits",
-        title="Largest batch by context",
+        title="Largest batch size by context",
         columns=(
             Column("context", "Context", "tokens"),
             Column("cache_bytes", "KV cache per sequence", "bytes"),
-            Column("max_batch_size", "Largest batch", "count"),
+            Column("max_batch_size", "Largest batch size", "count"),
         ),
         rows=tuple(
             (context, plan.needed(context, 1), plan.largest_batch(context))
@@ -104,7 +104,7 @@ def _placement_table(result: PlanResult, rows: list[Placement]) -> Table:
             Column("fits", "Fits"),
             Column("free_bytes", "Free", "bytes"),
             Column("max_context", "Largest context", "tokens"),
-            Column("max_batch_size", "Largest batch", "count"),
+            Column("max_batch_size", "Largest batch size", "count"),
             Column("smallest_tp", "Smallest tp", "count", drop=1),
             *price_columns(bool(result.prices)),
             Column("decode_tokens_per_second", "Tokens/s at most", "rate", drop=2),
@@ -140,7 +140,7 @@ def _variant_table(result: PlanResult) -> Table:
     columns = [
         Column("num_key_value_heads", "K/V heads"),
         Column("name", "Kind"),
-        Column("kv_cache_bytes_of_first_token", "Per token", "bytes"),
+        Column("rank_cache_bytes_of_first_token", "Per token", "bytes"),
         Column("kv_cache_bytes", "KV cache", "bytes", drop=1),
         Column("weights_bytes", "Weights", "bytes", drop=4),
         Column("total_bytes", "Total", "bytes"),
@@ -150,7 +150,7 @@ def _variant_table(result: PlanResult) -> Table:
         columns += [
             Column("fits", "Fits"),
             Column("max_context", "Largest context", "tokens"),
-            Column("max_batch_size", "Largest batch", "count", drop=2),
+            Column("max_batch_size", "Largest batch size", "count", drop=2),
         ]
     if result.plan.engine.starts:
         columns += [

@@ -199,7 +199,7 @@ def test_plan(tmp_path: Path, model_type: str, sizes: dict[str, Any], engine: st
     every_token = 2 if model_type == "madeup" else 1  # layers that keep all tokens
     # Serving engines load float32 as 16 bit, and llama.cpp's cache is float16 whatever the weights.
     width = 2 if engine in ("llama.cpp", "sglang", "vllm") else 4
-    assert plan["per_rank"]["kv_cache_bytes_per_token"] == every_token * 2 * 6 * 8 * width
+    assert plan["per_rank"]["rank_cache_bytes_per_token"] == every_token * 2 * 6 * 8 * width
 
 
 @pytest.mark.parametrize("method", ["mean", "merge"])

@@ -235,7 +235,7 @@ def test_conversion_buys_tokens_until_ranks_hold_copies() -> None:
     rows = engine("qwen3-8b", "--device", "h100", "--tp", "4", "--engine", "vllm")["conversion"]
     heads = [row["num_key_value_heads"] for row in rows]
     assert heads[:4] == [8, 4, 2, 1]
-    per_token = [row["bytes_per_token"] for row in rows[:4]]
+    per_token = [row["rank_cache_bytes_per_token"] for row in rows[:4]]
     assert per_token == [36_864, 18_432, 18_432, 18_432]
     assert [row["kv_copies"] for row in rows[:4]] == [1, 1, 2, 4]
     assert rows[0]["replicated_kv_bytes"] == rows[1]["replicated_kv_bytes"] == 0
@@ -245,7 +245,8 @@ def test_conversion_buys_tokens_until_ranks_hold_copies() -> None:
 
 def test_latents_are_on_every_rank() -> None:
     rows = engine("qwen3-8b", "--kv-memory", "20GiB", "--engine", "vllm")["conversion"]
-    latents = {row["name"]: row["bytes_per_token"] for row in rows if "MLA" in row["name"]}
+    key = "rank_cache_bytes_per_token"
+    latents = {row["name"]: row[key] for row in rows if "MLA" in row["name"]}
     assert latents == {
         "MLA, latent of 512 + 64": 36 * 576 * 2,
         "MLA, latent of 256 + 64": 36 * 320 * 2,
@@ -352,7 +353,7 @@ def test_latents_of_deepseek_v32_go_by_version_and_type(
         "9GiB",
         *args,
     )
-    assert found["bytes_per_token"] == 61 * (latent + 132)
+    assert found["rank_cache_bytes_per_token"] == 61 * (latent + 132)
 
 
 def test_caching_prefixes_of_a_hybrid_is_part_of_the_start() -> None:

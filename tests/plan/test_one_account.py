@@ -170,7 +170,9 @@ def test_a_stage_whose_layers_read_others_caches_needs_none() -> None:
     args = ("gemma-4-e2b", "--device", "h100", "--engine", "vllm", "--format", "json")
     one, two = run(*args), run(*args, "--pp", "2")
     assert two["fits"]
-    assert two["engine"]["bytes_per_token"] == one["engine"]["bytes_per_token"]
+    assert (
+        two["engine"]["rank_cache_bytes_per_token"] == one["engine"]["rank_cache_bytes_per_token"]
+    )
 
 
 def test_the_plain_plan_is_the_engine_generic() -> None:

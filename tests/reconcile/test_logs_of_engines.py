@@ -112,7 +112,7 @@ def test_blocks_of_tensorrt_llm_are_recomputed() -> None:
     found = rows(log, "--model", "llama-3.1-8b", "--kv-dtype", "fp8")
     assert found["kv_tokens"]["agrees"] is True and 8219 * 32 == 263008
     assert found["num_blocks"]["agrees"] is True
-    assert found["bytes_per_token"]["predicted"] == 65536
+    assert found["rank_cache_bytes_per_token"]["predicted"] == 65536
     why = rows(log, "--model", "llama-3.1-8b")["kv_tokens"]["why"]
     assert why.startswith("agrees with --kv-dtype fp8")
 

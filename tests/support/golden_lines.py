@@ -72,7 +72,7 @@ def plan_line(document: Document) -> str:
         f"{engine['name']} {engine['version'] or ''}".strip(),
         _verdict(engine["fits"]) + (f", short of {engine['limiting_term']}" * (not engine["fits"])),
         f"{budget}{_n(engine['available_kv_bytes'])} B for the cache",
-        f"{_n(engine['kv_tokens'])} tokens of {_n(engine['bytes_per_token'])} B",
+        f"{_n(engine['kv_tokens'])} tokens of {_n(engine['rank_cache_bytes_per_token'])} B",
         f"{_n(engine['num_blocks'])} blocks of {_n(engine['block_size'])}",
         f"{engine['concurrency']:.4f} requests of {_n(engine['context'])}"
         f" {engine['kv_dtype']}, at most {_n(engine['max_context'])} tokens",
@@ -101,7 +101,7 @@ def _general(document: Document) -> str:
         f"budget {_n(memory['budget_bytes'])}, free {_n(memory['free_bytes'])} B",
         f"at most {_n(limits['max_context'])} tokens, {_n(limits['max_batch_size'])} sequences",
         f"{rank['num_attention_heads']}/{rank['num_key_value_heads']} heads a rank,"
-        f" {rank['kv_copies']} copies, {_n(rank['kv_cache_bytes_per_token'])} B a token",
+        f" {rank['kv_copies']} copies, {_n(rank['rank_cache_bytes_per_token'])} B a token",
     ]
     fitting = [row["device"] for row in document["devices"] if row["fits"]]
     if document["devices"]:

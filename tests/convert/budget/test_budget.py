@@ -85,7 +85,7 @@ def test_layers_that_say_more_get_more_and_it_is_better(
     found = record(tmp_path / "out")["budget"]
     sizes = [layer["size"] for layer in found["layers"]]
     assert max(sizes[1::2]) < min(sizes[::2])
-    bytes_of = found["bytes_per_token"]
+    bytes_of = found["cache_bytes_per_token"]
     assert bytes_of["source"] == BEFORE
     assert bytes_of["reached"] == cached(tmp_path / "out") <= bytes_of["asked"]
     spec = audit_model(str(tmp_path / "out")).spec

@@ -42,7 +42,7 @@ def assert_made(source: Path, engine: str, folder: Path) -> None:
         out = folder / str(number)
         assert CliRunner().invoke(main, [command, str(source), str(out), *options]).exit_code == 0
         totals = answer("audit", out)["totals"]
-        assert row["kv_cache_bytes_per_token"] == totals["cache_bytes_per_token"]
+        assert row["rank_cache_bytes_per_token"] == totals["cache_bytes_per_token"]
         planned = answer("plan", out, "--engine", engine, *H100)
         assert row["weights_bytes"] == planned["memory"]["weights_bytes"]
 
