@@ -58,7 +58,7 @@ def run_model(model: PreTrainedModel, **inputs: Any) -> Any:
 
 @contextmanager
 def out_of_memory_explained(
-    remedy: str = "a smaller --window, --dtype bfloat16, or --device cpu",
+    remedy: str = "a smaller --window, --dtype bfloat16, or --torch-device cpu",
 ) -> Iterator[None]:
     """Turns running out of memory into a HeadcountError that says what to change."""
     try:

@@ -54,7 +54,7 @@ def resolve_device(name: str | None) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise HeadcountError(f"device {name!r}: evaluate runs on cpu or cuda")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise HeadcountError(f"device {name!r}: torch finds no such GPU; use --device cpu")
+        raise HeadcountError(f"device {name!r}: torch finds no such GPU; use --torch-device cpu")
     return device
 
 
