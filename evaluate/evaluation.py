@@ -24,7 +24,7 @@ from .behaviour.behaviour import Behaviour, probe
 from .behaviour.behaviour_report import behaviour_warnings
 from .divergence import Divergence
 from .evaluation_document import Comparison, EvaluationReport, ModelScore, Settings
-from .evaluation_plan import EvaluationPlan, plan_evaluation
+from .evaluation_plan import EvaluationPlan, check_request, plan_evaluation
 from .evaluation_request import EvaluationRequest
 from .logits import chunk_positions
 from .loss import TextScores, score_text
@@ -46,6 +46,7 @@ def evaluate(
     HeadcountError; EvaluationFailedError (exit code 1) when a loss is not finite.
     """
     with quiet_transformers(), out_of_memory_explained():
+        check_request(request)
         if reads_pairs(request):
             return evaluate_pairs(request)
         plan = plan_evaluation(request)

@@ -44,12 +44,7 @@ class EvaluationPlan:
 
 def plan_evaluation(request: EvaluationRequest) -> EvaluationPlan:
     """Checks everything that can be checked without weights. Raises HeadcountError."""
-    if request.max_tokens < 1:
-        raise HeadcountError(f"--max-tokens {request.max_tokens}: it takes at least 1")
-    if request.repeats < MIN_REPEATS:
-        raise HeadcountError(f"{request.repeats} repeats: a median takes at least {MIN_REPEATS}")
-    if request.behaviour not in BEHAVIOURS:
-        raise HeadcountError(f"--behaviour {request.behaviour}: give {', '.join(BEHAVIOURS)}")
+    check_request(request)
     check_tasks(request)
     device, dtype = resolve_device(request.device), resolve_load_dtype(request.dtype)
     text, texts = read_documents(request.text, documents=request.documents)
@@ -81,6 +76,16 @@ def plan_evaluation(request: EvaluationRequest) -> EvaluationPlan:
         dtype=dtype,
         device=device,
     )
+
+
+def check_request(request: EvaluationRequest) -> None:
+    """Raises HeadcountError for one that measures nothing, of whichever model."""
+    if request.max_tokens < 1:
+        raise HeadcountError(f"--max-tokens {request.max_tokens}: it takes at least 1")
+    if request.repeats < MIN_REPEATS:
+        raise HeadcountError(f"{request.repeats} repeats: a median takes at least {MIN_REPEATS}")
+    if request.behaviour not in BEHAVIOURS:
+        raise HeadcountError(f"--behaviour {request.behaviour}: give {', '.join(BEHAVIOURS)}")
 
 
 def _behaviour(

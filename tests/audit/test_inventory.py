@@ -281,7 +281,7 @@ def test_the_report_and_the_json(tmp_path: Path) -> None:
     assert [line["dtype"] for line in weights["by_dtype"]] == ["BF16"]
     assert weights["parameters"] == report["totals"]["parameters"]
     assert report["totals"]["active_parameters"] == report["totals"]["parameters"]
-    text = CliRunner().invoke(main, ["audit", str(folder)]).stdout
+    text = CliRunner().invoke(main, ["audit", str(folder), "--details"]).stdout
     assert "Weights\n" in text
     assert "output head" in text
 

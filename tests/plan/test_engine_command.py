@@ -244,12 +244,13 @@ def test_conversion_buys_tokens_until_ranks_hold_copies() -> None:
 
 
 def test_latents_are_on_every_rank() -> None:
-    rows = engine("qwen3-8b", "--kv-memory", "20GiB", "--engine", "vllm")["conversion"]
+    asked = ("--kv-memory", "20GiB", "--engine", "vllm", "--tp", "4")
+    rows = engine("llama-3-8b", *asked)["conversion"]
     key = "rank_cache_bytes_per_token"
     latents = {row["name"]: row[key] for row in rows if "MLA" in row["name"]}
     assert latents == {
-        "MLA, latent of 512 + 64": 36 * 576 * 2,
-        "MLA, latent of 256 + 64": 36 * 320 * 2,
+        "MLA, latent of 896 + 128": 32 * 1024 * 2,
+        "MLA, latent of 384 + 128": 32 * 512 * 2,
     }
 
 

@@ -101,9 +101,10 @@ def test_the_verdict_comes_first_and_last() -> None:
 def test_what_is_left_out_is_named_and_shown_on_demand() -> None:
     command = "plan llama-3-8b --device h100 --engine vllm"
     short, whole = printed(command), printed(command, 80, "--details")
-    assert "Largest batch by context" not in short and "Cached prefixes" not in short
-    assert "--details also shows: memory, largest batch by context, with other K/V heads" in short
-    assert "Largest batch by context" in whole and "Cached prefixes" in whole
+    assert "Largest batch size by context" not in short and "Cached prefixes" not in short
+    left_out = "--details also shows: memory, largest batch size by context, with other K/V heads"
+    assert left_out in " ".join(short.split())
+    assert "Largest batch size by context" in whole and "Cached prefixes" in whole
     assert "--details" not in whole
     assert "… From (--wide)" in whole
     assert "(--wide)" not in printed(command, 80, "--details", "--wide")

@@ -29,5 +29,6 @@ def test_two_processes_write_what_one_writes(
     done = in_two("convert", make_model(), tmp_path / "two", *words)
     assert done.returncode == 0, done.stderr
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
-    assert done.stdout.count("converted and audited clean") == 1
+    clean = "converted and audited clean"
+    assert done.stdout.count(clean) == alone.stdout.count(clean) > 0
     assert {path.name for path in tmp_path.iterdir()} == {"one", "two"}

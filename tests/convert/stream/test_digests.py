@@ -70,7 +70,7 @@ def test_one_digest_stands_for_all_of_a_file(sharded: Path, tmp_path: Path) -> N
 
 def test_the_report_names_what_was_read_and_written(sharded: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(
-        main, ["convert", str(sharded), str(tmp_path / "out"), "--kv-heads=2"]
+        main, ["convert", str(sharded), str(tmp_path / "out"), "--kv-heads=2", "--details"]
     )
     assert done.exit_code == 0
     record = json.loads((tmp_path / "out" / "conversion.json").read_text())
