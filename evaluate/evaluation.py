@@ -22,7 +22,6 @@ from headcount.running.progress import progress_bar
 
 from .behaviour.behaviour import Behaviour, probe
 from .behaviour.behaviour_report import behaviour_warnings
-from .divergence import Divergence
 from .evaluation_document import Comparison, EvaluationReport, ModelScore, Settings
 from .evaluation_plan import EvaluationPlan, check_request, plan_evaluation
 from .evaluation_request import EvaluationRequest
@@ -132,7 +131,7 @@ def _report(
     return EvaluationReport(
         model=summaries[0],
         against=summaries[1] if len(summaries) > 1 else None,
-        comparison=_comparison(scores.divergence),
+        comparison=Comparison.of(scores.divergence),
         behaviour=behaviour,
         settings=_settings(plan, models[0]),
         warnings=(
@@ -142,15 +141,6 @@ def _report(
             *loaded_warnings,
             *runs.warnings,
         ),
-    )
-
-
-def _comparison(divergence: Divergence | None) -> Comparison | None:
-    if divergence is None:
-        return None
-    return Comparison(
-        kl_divergence=divergence.kl.mean().item(),
-        top1_agreement=divergence.top1.double().mean().item(),
     )
 
 

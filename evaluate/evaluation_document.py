@@ -9,6 +9,7 @@ from headcount.heads.comparison.comparison_document import comparison_summary
 from headcount.running.measured_cache import CacheBytes
 
 from .behaviour.behaviour import Behaviour
+from .divergence import Divergence
 from .speed import Speed
 from .tasks import TaskResult
 
@@ -53,6 +54,16 @@ class Comparison:
 
     kl_divergence: float
     top1_agreement: float
+
+    @classmethod
+    def of(cls, divergence: Divergence | None) -> "Comparison | None":
+        """The means over all tokens; None where nothing was compared."""
+        if divergence is None:
+            return None
+        return cls(
+            kl_divergence=divergence.kl.mean().item(),
+            top1_agreement=divergence.top1.double().mean().item(),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

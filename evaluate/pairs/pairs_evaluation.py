@@ -15,7 +15,6 @@ from headcount.running.runnable import RunnableModel, is_encoder_decoder, open_r
 from headcount.running.tokens import has_vocabulary, load_tokenizer
 
 from ..comparable import check_same_vocabulary
-from ..divergence import Divergence
 from ..documents import read_documents
 from ..errors import IncomparableModelsError
 from ..evaluation_document import Comparison, EvaluationReport, ModelScore, Settings
@@ -117,19 +116,10 @@ def _report(
     return EvaluationReport(
         model=summaries[0],
         against=summaries[1] if summaries[1:] else None,
-        comparison=_comparison(scores.divergence),
+        comparison=Comparison.of(scores.divergence),
         behaviour=None,
         settings=settings,
         warnings=tuple(warnings),
-    )
-
-
-def _comparison(divergence: Divergence | None) -> Comparison | None:
-    if divergence is None:
-        return None
-    return Comparison(
-        kl_divergence=divergence.kl.mean().item(),
-        top1_agreement=divergence.top1.double().mean().item(),
     )
 
 

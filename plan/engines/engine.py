@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Literal
 
 from headcount.model.errors import HeadcountError
 
@@ -19,6 +20,8 @@ from .registry import ENGINES
 from .version import Releases, Version
 
 NO_RELEASES = Releases()
+# What holds the latents of a conversion: a modelling file of ours, or a class with latent attention
+LatentHome = Literal["latent", "mla"]
 
 
 def _nothing(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
@@ -49,8 +52,9 @@ class Engine:
     `most_at_once` the most requests that it runs at once, None where only memory limits them;
     `notes` what is particular to how a version runs the model; `listed_as` is its name among those
     whose lists of classes are known (arch/engine_types.py); `host` says what it puts in the host's
-    memory, which no verdict counts; `as_run` gives the model with the weights that it loads, and
-    the caches that its class of it has.
+    memory, which no verdict counts; `latents` is how it loads what `headcount convert --latent`
+    makes: by our modelling file (`latent`), or as latent attention (`mla`); `as_run` gives the
+    model with the weights that it loads, and the caches that its class of it has.
     """
 
     name: str
@@ -65,6 +69,7 @@ class Engine:
     as_run: Callable[[PlannedModel], PlannedModel] = with_stored_head
     host: Callable[[PlannedModel, Workload], tuple[Term, ...]] | None = None
     listed_as: str | None = None
+    latents: LatentHome | None = None
     narrower_weights: tuple[str, ...] = ("float8_e4m3fn", "int4")
     profiles_sequences: bool = False
     keeps_float32: bool = True

@@ -347,6 +347,7 @@ def _refusals(model: PlannedModel, device: Device | None, work: Workload) -> Ite
 
 ENGINE = Engine(
     name="sglang",
+    latents="mla",
     as_run=as_served,
     budget=_budget,
     host=_host,

@@ -134,6 +134,7 @@ def _notes(model: PlannedModel, work: Workload) -> Iterator[str]:
 
 ENGINE = Engine(
     name="transformers",
+    latents="latent",
     budget=unreserved,
     pool=_pool,
     launch=_launch,

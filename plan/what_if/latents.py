@@ -19,24 +19,27 @@ from headcount.model.latent_rank import full_rank, kept_elements
 from headcount.model.mixers import Attention, LatentAttention, Mixer
 from headcount.model.spec import ModelSpec
 
+from ..engines.engine import LatentHome
 from ..planned_model import PlannedModel
 from .variants import Variant, variant_of, with_layers
 
 SHARES = (Fraction(1, 2), Fraction(1, 4))  # of the elements that are kept now
 
 
-def latent_variants(model: PlannedModel, engine: str) -> Iterator[Variant]:
-    """Those of the engine; none of a model that the converter refuses."""
-    if "quantization_config" in model.config:
+def latent_variants(model: PlannedModel, home: LatentHome | None) -> Iterator[Variant]:
+    """As an engine loads them; none of a model that the converter refuses, such as a GGUF file."""
+    if home is None or model.config.get("quantization_config") or not _keeps_latents(model):
         return
-    if engine == "transformers" and _rebuilds(model):
+    if home == "latent":
         yield from (_rebuilt(model.spec, share) for share in SHARES)
-    if engine in ("vllm", "sglang") and (mixer := _like_llama(model)) is not None:
+    elif (mixer := _like_llama(model)) is not None:
         yield from _latent_attention(model.spec, mixer)
 
 
-def _rebuilds(model: PlannedModel) -> bool:
-    """Whether a modelling file of ours can rebuild its keys and values."""
+def _keeps_latents(model: PlannedModel) -> bool:
+    """As far as its config tells."""
+    if model.tensors is not None:
+        return False
     try:
         reading = read_config(model.config, model.model_id)
     except HeadcountError:

@@ -101,6 +101,7 @@ def settled(outline: Outline, held: Held, *, may_leave: bool) -> Outline:
     return outline._replace(unfused="joins" in _leaving(outline, held))
 
 
+@lru_cache(maxsize=256)
 def _leaving(outline: Outline, held: Held) -> frozenset[Fused]:
     """llama.cpp tries with a token for each sequence: then it ties norms to their layers."""
     if held.whole or not any(held.layers):

@@ -44,6 +44,7 @@ def _most_at_once(model: PlannedModel, device: Device | None, work: Workload) ->
 
 ENGINE = Engine(
     name="vllm",
+    latents="mla",
     as_run=_as_run,
     budget=vllm_budget,
     host=vllm_host,

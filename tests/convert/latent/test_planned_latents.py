@@ -11,6 +11,7 @@ import torch
 from click.testing import CliRunner
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
+from gguf_files import write_gguf
 from headcount.cli import main
 
 pytestmark = pytest.mark.needs_convert
@@ -78,3 +79,9 @@ def test_rows_of_engines_are_latent_attention(
 )
 def test_what_is_refused_has_no_rows(model: str, engine: str) -> None:
     assert not latent_rows(model, engine)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])
+def test_a_gguf_file_has_no_rows(tmp_path: Path, engine: str) -> None:
+    """`convert` reads safetensors."""
+    assert not latent_rows(write_gguf(tmp_path / "model.gguf"), engine)
