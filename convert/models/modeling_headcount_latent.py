@@ -36,6 +36,7 @@ from .headcount_factored import Factored
 from .modeling_headcount import (
     CacheView,
     Family,
+    Ours,
     named_in,
     reader_of_cache,
     show_cache,
@@ -471,16 +472,12 @@ def _fused(module: Any, latents: Latents, made: dict[str, Any], rank: int) -> nn
     return FusedProjection(latents, parts, made["repeats"], **three)
 
 
-class Latent(nn.Module):
+class Latent(Ours):
     """What a latent class does beside its base class."""
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
         keep_latents(self, config)
-
-    def _get_static_cache_init_shape(self) -> None:
-        """A static cache takes its shape from the first latents that it gets."""
-        return None
 
 
 FAMILY = Family(PREFIX, _NAME, Latent, globals())
