@@ -6,8 +6,8 @@ Makes a GPT-2 of random weights in the shape of the smallest one, converts it by
 and decodes one sequence behind a cache of so many tokens, whose content is random: on one thread,
 each in a process of its own. `rebuilt` are the same latents where the class makes keys and values
 of all tokens in every step, as it must where keys rotate. Milliseconds are those of the processor,
-the median of the steps behind the first; memory is how far steps go beyond what was resident before them, which
-is the model and its cache.
+the median of the steps behind the first; memory is how far steps go beyond what was resident before
+them, which is the model and its cache.
 """
 
 import argparse
