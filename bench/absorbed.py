@@ -11,6 +11,7 @@ them, which is the model and its cache.
 """
 
 import argparse
+import datetime
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,8 @@ from typing import NamedTuple
 
 import torch
 import transformers
+
+from headcount import __version__
 
 MAKE = """
 import sys, torch
@@ -106,8 +109,9 @@ def main() -> None:
     print(
         "Model: GPT-2 of random weights (12 layers, 12 query and 12 K/V heads of 64, float32)."
         f" Tokens: {options.steps} steps behind {', '.join(f'{n:,}' for n in lengths)}."
-        f" Seed: {options.seed}. torch {torch.__version__}, transformers"
-        f" {transformers.__version__}, cpu, one thread. Milliseconds of the processor a token,"
+        f" Seed: {options.seed}. Measured: {datetime.date.today().isoformat()}, headcount"
+        f" {__version__}, torch {torch.__version__}, transformers {transformers.__version__}, cpu,"
+        " one thread. Milliseconds of the processor a token,"
         " and MiB that steps take beside the cache.\n"
     )
     print(f"| cache | {' | '.join(f'{n:,} tokens' for n in lengths)} |")
