@@ -253,7 +253,7 @@ class Slot:
     it; and back when it is merged."""
 
     name: str
-    hook: _ExpandOutput | _TakeInput
+    hook: Any
     hooked: nn.Module
 
     def follow(self, attention: nn.Module) -> None:
@@ -270,10 +270,10 @@ class Slot:
         self.attach(module)
 
     def attach(self, module: nn.Module) -> None:
-        if isinstance(self.hook, _TakeInput):
-            module.register_forward_pre_hook(self.hook)
-        else:
+        if isinstance(self.hook, _ExpandOutput):
             module.register_forward_hook(self.hook)
+        else:
+            module.register_forward_pre_hook(self.hook)
         self.hooked = module
 
 

@@ -37,6 +37,7 @@ from .modeling_headcount import (
     CacheView,
     Family,
     Ours,
+    Slot,
     named_in,
     reader_of_cache,
     show_cache,
@@ -151,14 +152,23 @@ class Latents:
 
 
 class FromLatent(nn.Linear):
-    """A projection of k or v that reads the latent."""
+    """A projection of k or v, which gets the latent."""
 
     latents: Latents
     part: str
 
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        given = nn.functional.linear(self.latents.of(hidden), self.weight, self.bias)
-        return self.latents.gives(self.part, given)
+    def forward(self, latent: torch.Tensor) -> torch.Tensor:
+        return self.latents.gives(self.part, nn.functional.linear(latent, self.weight, self.bias))
+
+
+@dataclass(frozen=True, eq=False)
+class _ReadLatent:
+    """Forward hook before a projection of k or v, or before an adapter in its place."""
+
+    latents: Latents
+
+    def __call__(self, module: nn.Module, args: Any) -> Any:
+        return (self.latents.of(args[0]), *args[1:])
 
 
 class QueryProjection(nn.Linear):
@@ -351,8 +361,11 @@ class _HideCache:
 
     latents: Latents
     rotations: Rotations
+    slots: list[Slot]
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        for slot in self.slots:
+            slot.follow(module)
         self.latents.forget()
         names = inspect.signature(module.forward).parameters
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -383,17 +396,23 @@ def keep_latents(model: Any, config: Any) -> None:
     if the model has none of them."""
     rotations = Rotations()
     held: dict[str, Latents] = {}
+    slots: dict[str, list[Slot]] = {}
     for name, module in list(model.named_modules()):
         found = named_in(config.latent_projections, name)
         if found is not None:
             layer, made = found
             attention, parent = reader_of_cache(model, name), name.rpartition(".")[0]
+            slots.setdefault(attention, [])
             if attention not in held:
                 held[attention] = Latents(_down(_width(module), config.latent_ranks[layer], module))
             if "k" in made["parts"]:
                 model.get_submodule(parent).add_module("latent_proj", held[attention].down)
             replaced = _replaced(module, held[attention], made, config.latent_ranks[layer])
-            held[attention].rows |= _rows(replaced, name[len(attention) + 1 :], made)
+            own = name[len(attention) + 1 :]
+            held[attention].rows |= _rows(replaced, own, made)
+            if isinstance(replaced, FromLatent):
+                slots[attention].append(Slot(own, _ReadLatent(held[attention]), replaced))
+                slots[attention][-1].attach(replaced)
             setattr(model.get_submodule(parent), name.rpartition(".")[2], replaced)
         elif _ROTARY.search(type(module).__name__):
             module.register_forward_hook(rotations, with_kwargs=True)
@@ -404,7 +423,7 @@ def keep_latents(model: Any, config: Any) -> None:
         )
     for name, latents in held.items():
         attention = model.get_submodule(name)
-        hide = _HideCache(latents, rotations)
+        hide = _HideCache(latents, rotations, slots[name])
         attention.register_forward_pre_hook(hide, with_kwargs=True)
         attention.register_forward_hook(_Forget(latents))
 

@@ -193,22 +193,39 @@ def generated(model: Any, **options: Any) -> Any:
     )
 
 
-def test_an_adapter_is_not_passed_over(tmp_path: Path) -> None:
-    """What an adapter adds to k of a fused projection is in the keys of every token."""
+ADAPTED = {
+    "gpt2": ["c_attn.q", "c_attn.k", "c_attn.v"],
+    "opt": ["q_proj", "k_proj", "v_proj", "out_proj"],
+    "rotated": ["q_proj", "k_proj", "v_proj", "o_proj"],
+}
+
+
+@pytest.mark.parametrize("name", ADAPTED)
+def test_adapters_read_latents(name: str, tmp_path: Path) -> None:
+    """What they add to k and v is in the keys and values of every token: trained, merged, saved."""
     peft = pytest.importorskip("peft")
-    make("gpt2", tmp_path)
-    model = loaded(("gpt2", tmp_path), "latent1", "sdpa")
+    make(name, tmp_path)
+    model = loaded((name, tmp_path), "latent1", "sdpa")
     with torch.no_grad():
         plain = model(ROWS, use_cache=False).logits
         in_pieces(model, ROWS, [6, 1, 5])  # what it has seen of itself so far is no longer so
-    config = peft.LoraConfig(target_modules=["c_attn.k", "c_attn.v"], r=2, init_lora_weights=False)
+    config = peft.LoraConfig(target_modules=ADAPTED[name], r=2, init_lora_weights=False)
     adapted = peft.get_peft_model(model, config).eval()
+    with torch.enable_grad():
+        adapted(input_ids=ROWS, labels=ROWS).loss.backward()
+    slopes = [p.grad for p in adapted.parameters() if p.requires_grad]
+    assert slopes and all(slope is not None and slope.abs().sum() > 0 for slope in slopes)
     with torch.no_grad():
         expected = adapted(input_ids=ROWS, use_cache=False).logits
-        assert (expected - plain).abs().max() > 1e-3
+        assert difference(plain, expected) > 1e-3
         assert difference(in_pieces(adapted, ROWS, [6, 1, 5]), expected) <= LIMIT
+        with adapted.disable_adapter():
+            assert difference(in_pieces(adapted, ROWS, [6, 1, 5]), plain) <= LIMIT
         merged = adapted.merge_and_unload()
         assert difference(in_pieces(merged, ROWS, [6, 1, 5]), expected) <= LIMIT
+        merged.save_pretrained(tmp_path / "merged")
+        again = load_whole(tmp_path / "merged")
+        assert difference(again(ROWS).logits, expected) <= LIMIT
 
 
 @pytest.mark.parametrize("attention", [pytest.param("eager", marks=pytest.mark.slow), "sdpa"])
