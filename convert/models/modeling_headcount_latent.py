@@ -46,6 +46,7 @@ from .modeling_headcount import (
 
 PREFIX = "headcount_latent_"  # in front of the base class's model_type
 _NAME = "Latent"  # in front of the base class's name
+_TAKES_FACTORS = ("eager", "sdpa", None)  # what computes attention by functions of torch
 _ROTARY = re.compile("rotary|rope", re.IGNORECASE)  # in the name of a class that computes rotations
 
 
@@ -134,9 +135,11 @@ class Latents:
         self.given = {}
 
     def factored(self, attention: nn.Module, whole: torch.Tensor, heads: Any) -> Any:
-        """Keys and values as factors of the latents `whole`; None: the class makes more of them.
+        """Keys and values as factors of the latents `whole`; None: the class makes more of them, or
+        attention is computed by a kernel that takes tensors.
         `heads`: the K/V heads of k and v."""
-        if not self.stays:
+        config = getattr(attention, "config", None)
+        if not self.stays or getattr(config, "_attn_implementation", None) not in _TAKES_FACTORS:
             return None
         made: list[Any] = [self.rows[part].linear(attention) for part in "kv"]
         if any(one is None or one.weight.device != whole.device for one in made):

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DynamicCache
+from transformers import (
+    CONFIG_MAPPING,
+    AttentionInterface,
+    AutoModelForCausalLM,
+    DynamicCache,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from conversions import load_whole
 from headcount.convert.conversion import convert
@@ -28,6 +35,8 @@ MPT = {**ANY, "d_model": 32, "n_heads": 4, "n_layers": 2}
 # Types whose keys do not rotate: type, config.
 ABSORBED: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", SMALL),
+    "gpt2, upcast": ("gpt2", {**SMALL, "reorder_and_upcast_attn": True,
+                     "scale_attn_by_inverse_layer_idx": True}),
     "opt": ("opt", {**PLAIN, "ffn_dim": 48, "word_embed_proj_dim": 32}),
     "bloom": ("bloom", {**ANY, "hidden_size": 32, "n_head": 4, "n_layer": 2}),
     "mpt": ("mpt", MPT),
@@ -249,6 +258,26 @@ def test_compiled_steps_read_latents_too(
 
 def _never(self: Any) -> None:
     raise AssertionError("keys or values are made")
+
+
+def test_other_kernels_get_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attention function that somebody has registered."""
+    seen = []
+
+    def kernel(module: Any, query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.extend([key, value])
+        return sdpa_attention_forward(module, query, key, value, *args, **kwargs)
+
+    make("gpt2", tmp_path)
+    AttentionInterface.register("kernel of the test", kernel)
+    AttentionMaskInterface.register("kernel of the test", sdpa_mask)
+    model = loaded(("gpt2", tmp_path), "latent1", "sdpa")
+    with torch.no_grad():
+        expected = model(ROWS, use_cache=False).logits
+        monkeypatch.setattr(model.config, "_attn_implementation", "kernel of the test")
+        found = in_pieces(model, ROWS, [6, 1, 5])
+    assert seen and all(isinstance(one, torch.Tensor) for one in seen)
+    assert difference(found, expected) <= LIMIT
 
 
 def test_nothing_of_a_call_outlives_it(tmp_path: Path) -> None:
