@@ -1,6 +1,8 @@
 """Loading a checked folder with transformers: all weights there, nothing fetched, no own code."""
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +80,8 @@ def load_model(
     """The model with its weights; `attention` is how it computes attention, None as the config has
     it. Raises HeadcountError when any weight would be made up, and SourceChangedError when its
     files are no longer those that were checked."""
-    with third_party(f"{runnable.folder}: transformers cannot load it"), strict_presence():
+    cannot = f"{runnable.folder}: transformers cannot load it"
+    with third_party(cannot), strict_presence(), _in_every_process():
         loaded: Any = _auto_class(runnable.config).from_pretrained(
             runnable.folder,
             config=runnable.config,
@@ -97,6 +100,22 @@ def load_model(
     return LoadedModel(
         runnable=runnable, model=model, warnings=_unused_weights(runnable, info["unexpected_keys"])
     )
+
+
+@contextmanager
+def _in_every_process() -> Iterator[None]:
+    """transformers leaves a model without weights in all processes but one where the launcher says
+    that FSDP hands them out, which nothing of ours does."""
+    name = "FSDP_CPU_RAM_EFFICIENT_LOADING"
+    before = os.environ.get(name)
+    os.environ[name] = "false"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def _auto_class(config: PreTrainedConfig) -> Any:

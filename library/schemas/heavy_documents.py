@@ -446,6 +446,7 @@ _UPTRAINING = obj(
         "held_out": ANY,
         "seconds": maybe(NUMBER),
         "processes": maybe(COUNT),
+        "sharded": FLAG,
         "device": maybe(TEXT),
         "done_before": FLAG,
         "settings": OPEN,

@@ -206,7 +206,7 @@ def test_a_killed_run_is_resumed_to_the_same_bytes(
     assert left(tmp_path) == {"out"}
 
 
-@pytest.mark.parametrize("broken", ["write_output", "sync_tree", "save_weights"])
+@pytest.mark.parametrize("broken", ["write_output", "sync_tree", "write_tensors"])
 def test_a_failure_while_writing_leaves_no_target_and_is_resumed(
     uptrain: Uptrain,
     pair: Pair,
@@ -216,13 +216,13 @@ def test_a_failure_while_writing_leaves_no_target_and_is_resumed(
 ) -> None:
     from safetensors import SafetensorError
 
-    from headcount.uptrain import training, uptraining
+    from headcount.uptrain import learner, uptraining
     from headcount.uptrain import training_folder as work
 
-    homes = {"write_output": uptraining, "sync_tree": work, "save_weights": training}
+    homes = {"write_output": uptraining, "sync_tree": work, "write_tensors": learner}
 
     def fails(*_: Any) -> None:
-        raise SafetensorError("No space left on device") if broken == "save_weights" else OSError(5)
+        raise SafetensorError("No space left on device") if broken == "write_output" else OSError(5)
 
     with monkeypatch.context() as patch:
         patch.setattr(homes[broken], broken, fails)
