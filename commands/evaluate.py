@@ -39,7 +39,11 @@ evaluation_options = stack(
     click.option("--window", type=TOKENS, help="Tokens a window; default: up to 1,024."),
     click.option("--stride", type=TOKENS, help="Tokens between windows; default: half a window."),
     click.option("--tokenizer", type=PATH, help="A folder; default: the model's own."),
-    click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
+    click.option(
+        "--torch-device",
+        "device",
+        help="cpu, cuda, cuda:1…, or auto: spread over all; default: cuda if there.",
+    ),
     _option("--behaviour", click.Choice(BEHAVIOURS), "How much to ask of the use of context."),
     _option("--roles/--no-roles", words="Whether to compare the roles of heads.", shown=False),
     _option("--speed/--no-speed", words="Whether to measure speed.", shown=False),

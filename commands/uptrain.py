@@ -89,7 +89,11 @@ _OPTIONS = stack(
         type=click.Choice(COMPUTE_DTYPES),
         help="To compute in; weights are trained in float32. Default: as the launcher says.",
     ),
-    click.option("--torch-device", "device", help="cpu or cuda; default: cuda if there."),
+    click.option(
+        "--torch-device",
+        "device",
+        help="cpu, cuda, or auto: the original over all; default: cuda if there.",
+    ),
     click.option(
         "--shard",
         is_flag=True,

@@ -63,8 +63,9 @@ def evaluate(
     windows of `window` tokens every `stride`; with `documents` each line, or each file of a folder,
     is a sequence. An encoder-decoder is measured on `pairs`, a file of sources and targets; without
     one the lines of the text are sources, and the original's own words the targets. `device` is
-    cpu, cuda… as torch calls it. With `card` the figures go into the model card of a converted
-    folder. Raises HeadcountError, and EvaluationFailedError where the numbers are worth nothing.
+    cpu, cuda… as torch calls it, or auto: spread over all. With `card` the figures go into the
+    model card of a converted folder. Raises HeadcountError, and EvaluationFailedError where the
+    numbers are worth nothing.
     """
     need_extra("headcount.evaluate")
     request = EvaluationRequest(

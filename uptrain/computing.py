@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 from headcount.model.errors import HeadcountError
-from headcount.running.load import resolve_device
+from headcount.running.placement import AUTO, Placement, resolve_device, resolve_placement
 from headcount.running.team import Team
 
 from .launch_settings import LaunchSettings, launch_settings
@@ -28,6 +28,7 @@ class Computing:
 
     team: Team
     device: torch.device
+    teacher: Placement  # of the original: as `device`, or spread over all devices
     dtype: torch.dtype  # float32 or bfloat16
     sharding: Sharding | None
 
@@ -64,7 +65,8 @@ class Computing:
 def choose_computing(request: UptrainRequest, team: Team) -> Computing:
     """What request and launcher ask for. Raises HeadcountError for what cannot be had."""
     launch = launch_settings()
-    device = _device(request, launch)
+    teacher = _placement(request, launch)
+    device = teacher.inputs
     dtype = request.dtype or launch.dtype or "float32"
     if request.shard and team.count == 1:
         raise HeadcountError(
@@ -78,15 +80,18 @@ def choose_computing(request: UptrainRequest, team: Team) -> Computing:
             dtype=computed,
             reshard=launch.reshard,
         )
-    return Computing(team=team, device=device, dtype=computed, sharding=sharding)
+    return Computing(team=team, device=device, teacher=teacher, dtype=computed, sharding=sharding)
 
 
-def _device(request: UptrainRequest, launch: LaunchSettings) -> torch.device:
-    device = resolve_device("cpu" if request.device is None and launch.cpu else request.device)
+def _placement(request: UptrainRequest, launch: LaunchSettings) -> Placement:
+    wanted = "cpu" if request.device is None and launch.cpu else request.device
+    if wanted == AUTO:
+        return resolve_placement(wanted)
+    device = resolve_device(wanted)
     if device.type == "cpu":
-        return device
-    if request.device not in (None, "cuda"):
+        return Placement(inputs=device)
+    if wanted not in (None, "cuda"):
         raise HeadcountError(
-            f"--torch-device {device}: a launcher gives each process its GPU; cpu or cuda"
+            f"--torch-device {device}: a launcher gives each process its GPU; cpu, cuda or auto"
         )
-    return torch.device("cuda", torch.cuda.current_device())
+    return Placement(inputs=torch.device("cuda", torch.cuda.current_device()))

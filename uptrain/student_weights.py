@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from headcount.running.load import load_model
+from headcount.running.placement import Placement
 from headcount.running.runnable import RunnableModel
 from headcount.running.team import Team
 
@@ -16,7 +17,7 @@ from .sharding import local, whole
 def load_student(runnable: RunnableModel) -> tuple[PreTrainedModel, dict[str, torch.dtype]]:
     """The model in float32 on the CPU, and the element types that it was stored in, by the names
     of its state dict. Raises HeadcountError."""
-    model = load_model(runnable, dtype=None, device=torch.device("cpu")).model
+    model = load_model(runnable, dtype=None, place=Placement(inputs=torch.device("cpu"))).model
     stored = {name: value.dtype for name, value in model.state_dict().items()}
     return model.float(), stored
 

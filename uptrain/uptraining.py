@@ -18,6 +18,7 @@ from headcount.convert.stream.os_failures import writing
 from headcount.model.errors import HeadcountError
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.load import load_model
+from headcount.running.placement import Placement
 from headcount.running.signals import SIGNALLED
 from headcount.running.team import Job, Team, this_team
 
@@ -166,8 +167,8 @@ def _before(work: TrainingFolder) -> dict[str, Any]:
 def _load_teacher(plan: UptrainPlan, computing: Computing) -> PreTrainedModel:
     """The original, of which nothing is learned, in the type that is computed in."""
     sharding = computing.sharding
-    device = computing.device if sharding is None else torch.device("cpu")
-    model = load_model(plan.teacher, dtype=computing.dtype, device=device).model
+    place = computing.teacher if sharding is None else Placement(inputs=torch.device("cpu"))
+    model = load_model(plan.teacher, dtype=computing.dtype, place=place).model
     model.requires_grad_(False)
     if sharding is not None:
         sharding.shard(model)

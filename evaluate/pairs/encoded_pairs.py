@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from headcount.model.errors import HeadcountError
+from headcount.running.placement import inputs_device
 
 from .pairs_file import Pair
 
@@ -40,12 +41,12 @@ def encoded_pairs(
     for pair in pairs:
         if left <= 0:
             return
-        source = _source(pair, tokenizer, model, positions).to(model.device)
+        source = _source(pair, tokenizer, model, positions).to(inputs_device(model))
         if pair.target is None:
             target = own(source)
         else:
             ids = tokenizer(text_target=pair.target)["input_ids"]
-            target = torch.tensor([ids], device=model.device)
+            target = torch.tensor([ids], device=inputs_device(model))
         target = target[:, : min(left, positions or left)]
         if target.shape[1]:
             left -= target.shape[1]

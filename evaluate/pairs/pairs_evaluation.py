@@ -9,8 +9,9 @@ import transformers
 from headcount.audit import audit_model
 from headcount.model.dtypes import BITS
 from headcount.model.errors import HeadcountError
-from headcount.running.load import LoadedModel, load_model, resolve_device, resolve_load_dtype
+from headcount.running.load import LoadedModel, load_model, resolve_load_dtype
 from headcount.running.measured_cache import CacheBytes, cache_dtype, measured_cache_bytes
+from headcount.running.placement import inputs_device, resolve_placement
 from headcount.running.runnable import RunnableModel, is_encoder_decoder, open_runnable
 from headcount.running.tokens import has_vocabulary, load_tokenizer
 
@@ -47,8 +48,8 @@ def evaluate_pairs(request: EvaluationRequest) -> EvaluationReport:
     folder = request.tokenizer or runnables[0].folder
     tokenizer = load_tokenizer(folder)
     _check_comparable(runnables, tokenizer, given=request.tokenizer is not None)
-    device, dtype = resolve_device(request.device), resolve_load_dtype(request.dtype)
-    loaded = [load_model(one, dtype=dtype, device=device) for one in runnables]
+    place, dtype = resolve_placement(request.device), resolve_load_dtype(request.dtype)
+    loaded = [load_model(one, dtype=dtype, place=place) for one in runnables]
     limits = [one.max_position_embeddings for one in runnables]
     pairs = tuple(
         encoded_pairs(
@@ -165,7 +166,7 @@ def _settings(
         bos=False,
         tokenizer=tokenizer,
         dtype=loaded.dtype,
-        device=str(loaded.model.device),
+        device=str(inputs_device(loaded.model)),
         threads=torch.get_num_threads(),
         attention=str(loaded.model.config._attn_implementation),
         prompt_tokens=0,

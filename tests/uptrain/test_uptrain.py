@@ -347,3 +347,25 @@ def test_a_mount_point_is_refused_before_anything_is_trained(
     assert result.exit_code == 2
     assert "is a mount point" in result.stderr and str(tmp_path / "out" / "model") in result.stderr
     assert left(tmp_path) == {"out"}
+
+
+def test_the_original_may_lie_on_several_devices(
+    make_pair: MakePair, uptrain: Uptrain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With accelerate's real hooks: half of it is read from the disk when it is needed."""
+    import torch
+
+    from headcount.running import load
+    from headcount.running.placement import Placement
+    from headcount.uptrain import computing
+
+    pair = make_pair("llama", num_key_value_heads=4)
+    whole = document(uptrain(pair, target="whole"))
+    parts = ("model.layers.0", "model.norm", "model.rotary_emb", "model.embed_tokens")
+    apart = {**dict.fromkeys(parts, "cpu"), "model.layers.1": "disk", "lm_head": "disk"}
+    monkeypatch.setattr(load, "DEVICE_MAP", apart)
+    spread = Placement(inputs=torch.device("cpu"), spread=True)
+    monkeypatch.setattr(computing, "resolve_placement", lambda name: spread)
+    found = document(uptrain(pair, "--torch-device", "auto"))
+    assert found["history"] == whole["history"]
+    assert found["after"] == whole["after"]
