@@ -108,6 +108,11 @@ def convert(
     it is whole and audited clean, and a second call finds it done. `dry_run` plans and writes
     nothing. `progress`: bars on standard error, if that is a terminal.
 
+    The process that calls it does all the work, also in a program that a launcher has started in
+    several: that all of them would call it, and when, only the program knows, and one that waited
+    for others that never come would wait for good. Call it in one of them; to share the work, start
+    the command with the launcher (docs/scale.md).
+
     Raises HeadcountError for what cannot be converted, or written (WriteError).
     """
     need_extra("headcount.convert")
