@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headcount.model.decoder_attentions import attentions, no_key_value_heads, readers_of
-from headcount.model.mixers import Attention, Recurrent
+from headcount.model.mixers import Attention
 from headcount.model.spec import ModelSpec
 
 from .built_classes import type_of_class
@@ -89,10 +89,6 @@ def _other_stacks(facts: LatentFacts) -> str | None:
             isinstance(mixer, Attention) and mixer.keeps_key_value and not mixer.owns_parameters
             for layer in facts.spec.layers
             for mixer in layer.mixers
-        ),
-        "has attention beside recurrence, which a latent class does not compute alike": any(
-            len(layer.mixers) > 1 and any(isinstance(m, Recurrent) for m in layer.mixers)
-            for layer in facts.spec.layers
         ),
         "has layers that its config does not count": facts.has_more,
     }

@@ -12,6 +12,7 @@ from headcount.convert.merge.ladder import (
 )
 from headcount.convert.plan.request import (
     BUILTIN,
+    CALIBRATION_ROW_TOKENS,
     CALIBRATION_TOKENS,
     ELEMENT_TYPES,
     FORMAT_CHOICES,
@@ -103,6 +104,12 @@ conversion_options = stack(
         "--calibration-tokens",
         type=TOKENS,
         help=f"Tokens of it that are read at most; default: {CALIBRATION_TOKENS:,}.",
+    ),
+    click.option(
+        "--calibration-row-tokens",
+        type=TOKENS,
+        help="Tokens that it is read at a time, at most, so that attention looks back so far;"
+        f" default: {CALIBRATION_ROW_TOKENS}.",
     ),
     click.option(
         "--temperature/--no-temperature",

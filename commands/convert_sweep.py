@@ -27,7 +27,7 @@ from .evaluate import check_evaluation
 from .output.report_path import check_report_path
 
 _BARE = ("mean", *CHOOSING)  # without further rungs, whatever the other methods of a sweep take
-_TEXT = ("calibration", "calibration_tokens")
+_TEXT = ("calibration", "calibration_tokens", "calibration_row_tokens")
 _RUNGS = (*_TEXT, *LADDER)
 
 

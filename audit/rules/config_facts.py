@@ -27,7 +27,8 @@ _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_
 # What `headcount convert` lays beside some models.
 _GROUPED_MODULE = "modeling_headcount.py"
 _LATENT_MODULE = "modeling_headcount_latent.py"
-OWN_MODULES = frozenset({_GROUPED_MODULE, _LATENT_MODULE})
+_FACTORED_MODULE = "headcount_factored.py"
+OWN_MODULES = frozenset({_GROUPED_MODULE, _LATENT_MODULE, _FACTORED_MODULE})
 # Widths of the feed-forward, and what counts the layers of a tower or says how wide they are.
 _WIDTHS = ("intermediate_size", *NAMES["intermediate_size"])
 # ChatGLM's number counts only where its flag is set.
@@ -229,7 +230,7 @@ def _is_own_code(model_type: str, config: Mapping[str, Any], where: str) -> bool
     folder = Path(where).parent
     grouped = folder / _GROUPED_MODULE
     if is_latent(model_type):
-        return is_own_code(config, folder / _LATENT_MODULE, grouped)
+        return is_own_code(config, folder / _LATENT_MODULE, grouped, folder / _FACTORED_MODULE)
     return is_own_code(config, grouped)
 
 

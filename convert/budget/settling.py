@@ -27,6 +27,7 @@ def within_budget(
         num_key_value_heads=_counts(found),
         calibration=text,
         calibration_tokens=None if text is None else request.calibration_tokens,
+        calibration_row_tokens=None if text is None else request.calibration_row_tokens,
         cache_budget=None,
     ), found
 

@@ -127,7 +127,14 @@ def trials_on_text(source: ConversionSource, request: ConversionRequest) -> Iter
     ):
         layered = LayeredModel(source, reader)
         tokens = request.calibration_tokens or CALIBRATION_TOKENS
-        text = calibration_text(source, layered.runnable, request.calibration, tokens, request.seed)
+        text = calibration_text(
+            source,
+            layered.runnable,
+            request.calibration,
+            tokens,
+            request.seed,
+            row_tokens=request.calibration_row_tokens,
+        )
         run = TextRun(layered, text)
         stack.callback(run.close)
         run.forward()

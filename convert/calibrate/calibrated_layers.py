@@ -55,12 +55,14 @@ def calibrated_layers(
     ranks: Mapping[Where, int] | None = None,
     mla: MlaShape | None = None,
     chosen: Mapping[Where, Groups] | None = None,
+    row_tokens: int | None = None,
 ) -> Iterator[RewrittenLayer]:
     """Every layer whose K/V heads become fewer, in order, merged and fitted to text; or those that
     are to keep latents of `ranks`, by a class with latent attention of the shape `mla` or by ours.
 
     `calibration` is a UTF-8 file, or `builtin` for the prose in the package, of which
-    `calibration_tokens` tokens are used; None: random tokens, to which nothing is fitted. A layer
+    `calibration_tokens` tokens are used, in rows of at most `row_tokens`; None: random tokens, to
+    which nothing is fitted. A layer
     that `done` has is not computed again, but run, so that the layers after it become what they
     would have become; it is yielded as it is. The processes of a launch share the batches: this is
     for the main one.
@@ -77,6 +79,7 @@ def calibrated_layers(
         ranks=ranks or {},
         mla=mla,
         chosen=chosen or {},
+        row_tokens=row_tokens,
     )
     with this_team().sharing(Job(_help, (asked,))):
         yield from _layers(asked, done, progress)
@@ -95,6 +98,7 @@ class _Asked:
     ranks: Mapping[Where, int]
     mla: MlaShape | None
     chosen: Mapping[Where, Groups]
+    row_tokens: int | None
 
 
 def _help(team: Team, asked: _Asked) -> None:
@@ -106,7 +110,7 @@ def _help(team: Team, asked: _Asked) -> None:
 def _layers(asked: _Asked, done: MadeBefore, progress: bool) -> Iterator[RewrittenLayer]:
     with SourceReader(asked.source.checkpoint.files) as reader:
         run = _Calibration(asked, reader)
-        text = run.text(asked.calibration, asked.calibration_tokens)
+        text = run.text(asked.calibration, asked.calibration_tokens, asked.row_tokens)
         if asked.sha256 not in (None, text.sha256):
             raise SourceChangedError(
                 f"{asked.calibration}: changed while it was read; nothing was kept"
@@ -127,14 +131,16 @@ class _Calibration:
         self._read = finite(reader)
         self._habits = LayerUses()
 
-    def text(self, calibration: str | None, tokens: int) -> CalibrationText:
+    def text(self, calibration: str | None, tokens: int, row: int | None) -> CalibrationText:
         runnable, seed = self._layered.runnable, self._ladder.seed
         if calibration is None:
             refuse_encoder_decoder(self._source)
             white = WHITE_FOR_LATENTS if self._ranks else WHITE_FOR_HEADS
             return random_tokens(runnable, seed, white)
         with quiet_transformers():
-            text = calibration_text(self._source, runnable, calibration, tokens, seed)
+            text = calibration_text(
+                self._source, runnable, calibration, tokens, seed, row_tokens=row
+            )
             tokenizer = load_tokenizer(self._source.real[0])
             return with_first_tokens(text, tokenizer, vocabulary=runnable.vocab_size, seed=seed)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from itertools import chain
+from math import isqrt
 from pathlib import Path
 
 import torch
@@ -9,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from headcount.model.decoder_attentions import attentions
 from headcount.model.errors import HeadcountError
+from headcount.model.units import format_bytes
 from headcount.running.boundary import quiet_transformers
 from headcount.running.runnable import RunnableModel, open_runnable
 from headcount.running.text import Text, packaged_text, read_text
@@ -20,17 +22,18 @@ from headcount.running.tokens import (
     load_tokenizer,
 )
 
-from ..plan.request import BUILTIN
+from ..plan.request import BUILTIN, CALIBRATION_ROW_TOKENS
 from ..plan.source import ConversionSource
 from .layered_model import refuse_encoder_decoder
 
-LONGEST_ROW = 512
 # Characters that are taken for one token to be sure of it; text beyond what they come to is left.
 _LONGEST_TOKEN = 16
 MAX_TOKENS = 2**40
 # Tokens of one batch: what a layer computes at a time.
 BATCH_TOKENS = 2048
 _LEAST_BATCHES = 4
+# Bytes that a layer's attention weights of one row may take: [heads, tokens, tokens] in float32.
+_LARGEST_MIXING = 2**31
 # One batch in so many is held out: nothing is fitted to it, and no step may be worse on it.
 HELD_OUT = 8
 
@@ -57,12 +60,15 @@ class CalibrationText:
         return self.ids.numel()
 
 
-def planned_text(source: ConversionSource, name: str, tokens: int, seed: int) -> CalibrationText:
+def planned_text(
+    source: ConversionSource, name: str, tokens: int, seed: int, *, row_tokens: int | None = None
+) -> CalibrationText:
     """What `source` would be calibrated on, before any weight is read. Raises HeadcountError for a
     source that cannot be calibrated, and as `calibration_text`."""
     refuse_encoder_decoder(source)
     with quiet_transformers():
-        return calibration_text(source, open_runnable(str(source.real[0])), name, tokens, seed)
+        runnable = open_runnable(str(source.real[0]))
+        return calibration_text(source, runnable, name, tokens, seed, row_tokens=row_tokens)
 
 
 def calibration_text(
@@ -73,11 +79,14 @@ def calibration_text(
     seed: int,
     *,
     option: str = "--calibration",
+    row_tokens: int | None = None,
 ) -> CalibrationText:
-    """At most `tokens` tokens of the file `name`, or of the prose in the package for `builtin`.
+    """At most `tokens` tokens of the file `name`, or of the prose in the package for `builtin`, in
+    rows of `row_tokens` (None: CALIBRATION_ROW_TOKENS), or of as many as the model takes.
 
     Rows follow one another in the text, and are shuffled. `option` named it. Raises HeadcountError
-    without a tokenizer, and for a text that is too short.
+    without a tokenizer, for a text that is too short, and for rows whose attention weights would
+    take more memory than is well.
     """
     text = _text(name, option)
     if not has_vocabulary(source.real[0]):
@@ -86,17 +95,29 @@ def calibration_text(
             " tokens: put the model's tokenizer files beside its weights"
         )
     tokenizer = load_tokenizer(source.real[0])
-    limit = runnable.max_position_embeddings or LONGEST_ROW
-    ids = spread_tokens(tokenizer, text, tokens, row=min(LONGEST_ROW, limit))
+    asked = row_tokens or CALIBRATION_ROW_TOKENS
+    longest = min(asked, runnable.max_position_embeddings or asked)
+    _check_mixing(source, longest)
+    ids = spread_tokens(tokenizer, text, tokens, row=longest)
     check_ids(ids, runnable)
     widest = max(mixer.head_dim for mixer in attentions(source.audit.spec).values())
     return cut_rows(
         torch.tensor(ids.ids),
-        longest=min(LONGEST_ROW, limit),
+        longest=longest,
         least=_LEAST_BATCHES * widest,
         seed=seed,
         text=text,
     )
+
+
+def _check_mixing(source: ConversionSource, row: int) -> None:
+    heads = max(m.num_attention_heads for m in attentions(source.audit.spec).values())
+    most = isqrt(_LARGEST_MIXING // (4 * heads))
+    if row > most:
+        raise HeadcountError(
+            f"--calibration-row-tokens {row:,}: the attention weights of {heads} heads would take"
+            f" {format_bytes(4 * heads * row**2)} in each layer: give at most {most:,}"
+        )
 
 
 def _text(name: str, option: str) -> Text:

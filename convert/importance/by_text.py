@@ -22,12 +22,13 @@ from .text_run import TextRun
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredText:
     """At most `tokens` tokens of the file `name`, or of the prose in the package for `builtin`, in
-    rows that `seed` shuffles. `option` is where the user has named it."""
+    rows of at most `row_tokens` that `seed` shuffles. `option` is where the user has named it."""
 
     name: str
     tokens: int
     seed: int = 0
     option: str = "--calibration"
+    row_tokens: int | None = None
 
 
 def importance_by_text(
@@ -65,7 +66,13 @@ def _run(source: ConversionSource, text: ScoredText) -> Iterator[TextRun]:
     ):
         layered = LayeredModel(source, reader)
         read = calibration_text(
-            source, layered.runnable, text.name, text.tokens, text.seed, option=text.option
+            source,
+            layered.runnable,
+            text.name,
+            text.tokens,
+            text.seed,
+            option=text.option,
+            row_tokens=text.row_tokens,
         )
         run = TextRun(layered, read)
         try:

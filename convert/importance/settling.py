@@ -78,5 +78,10 @@ def _importance(source: ConversionSource, request: ConversionRequest) -> HeadImp
     )
 
     tokens = request.calibration_tokens or CALIBRATION_TOKENS
-    text = ScoredText(name=request.calibration, tokens=tokens, seed=request.seed)
+    text = ScoredText(
+        name=request.calibration,
+        tokens=tokens,
+        seed=request.seed,
+        row_tokens=request.calibration_row_tokens,
+    )
     return importance_by_text(source, text)

@@ -394,16 +394,27 @@ def _shrink_input(module: Any, grouping: Grouping, dim: int) -> _TakeInput:
     return _TakeInput(grouping)
 
 
-class Grouped(nn.Module):
+class Ours(nn.Module):
+    """What every class of ours does beside its base class."""
+
+    @classmethod
+    def is_custom_code(cls) -> bool:
+        """No: it is filled as its base class is when it is loaded. In a stranger's transformers
+        passes over modules without tensors of their own, which may fill others (Falcon-H1's
+        multipliers)."""
+        return False
+
+    def _get_static_cache_init_shape(self) -> None:
+        """A static cache takes its shape from the first K/V, or latents, that it gets."""
+        return None
+
+
+class Grouped(Ours):
     """What a grouped class does beside its base class."""
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
         group_heads(self, config)
-
-    def _get_static_cache_init_shape(self) -> None:
-        """A static cache takes its shape from the first K/V that it gets."""
-        return None
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,16 @@
 """Transformers classes whose cache holds one latent a token and layer, in place of keys and values.
 
-Self-contained together with `modeling_headcount.py`: both lie beside the weights that they load,
-and need torch and transformers only. `from_pretrained(folder, trust_remote_code=True)` finds them
-through `auto_map` of config.json.
+Self-contained together with `modeling_headcount.py` and `headcount_factored.py`: all three lie
+beside the weights that they load, and need torch and transformers only.
+`from_pretrained(folder, trust_remote_code=True)` finds them through `auto_map` of config.json.
 
 `LatentLlamaForCausalLM` is `LlamaForCausalLM` with three changes:
 
 - `latent_proj`, beside the projections of k and v, makes the latent c = A x of what they read, and
   they make keys and values of it: k = U_k c and v = U_v c, with the biases that they had;
 - what reaches the cache is the latent. Of tokens that came before, keys and values are rebuilt from
-  it, and the class itself norms and rotates the keys, by its own code and at their own positions;
+  it, and the class itself norms and rotates the keys, by its own code and at their own positions.
+  Where it stores what the projections give as it is, attention reads the latents themselves;
 - the config says which projections these are, in `latent_projections`, and how large the latents of
   each layer are, in `latent_ranks`.
 
@@ -23,6 +24,7 @@ that are not padded at the left must not skip positions between two calls of one
 import inspect
 import re
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -30,9 +32,11 @@ from torch import nn
 from transformers.cache_utils import Cache
 from transformers.pytorch_utils import Conv1D
 
+from .headcount_factored import Factored
 from .modeling_headcount import (
     CacheView,
     Family,
+    Ours,
     named_in,
     reader_of_cache,
     show_cache,
@@ -44,14 +48,57 @@ _NAME = "Latent"  # in front of the base class's name
 _ROTARY = re.compile("rotary|rope", re.IGNORECASE)  # in the name of a class that computes rotations
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Where the rows of k or v are in what `projection` gives, which is at `name` in its attention:
+    head h is at `first` + h * `step`; None: its heads lie side by side."""
+
+    projection: nn.Module
+    name: str
+    part: str
+    first: int = 0
+    step: int | None = None
+
+    def linear(self, attention: nn.Module) -> nn.Linear | None:
+        """What makes these rows of a latent. None: an adapter does, or what is not known."""
+        if attention.get_submodule(self.name) is not self.projection:
+            return None
+        found: Any = self.projection
+        if isinstance(found, FusedProjection):
+            found = found.get_submodule(self.part)
+        is_plain = type(found) in (nn.Linear, FromLatent) and not found._forward_hooks
+        return found if is_plain else None
+
+    def are_shown(self, given: torch.Tensor, seen: torch.Tensor) -> bool:
+        """Whether `seen` [batch, heads, tokens, head_dim] shows these rows of what the projection
+        has `given` [batch, tokens, rows], where they lie in memory: nothing was done to them."""
+        head_dim = seen.shape[-1]
+        step, width = self.step or head_dim, given.shape[-1]
+        strides = (given.shape[1] * width, step, width, 1)
+        places = zip(seen.shape, seen.stride(), strides, strict=True)
+        start = given.data_ptr() + self.first * given.element_size()
+        return (
+            0 != start == seen.data_ptr()
+            and given.is_contiguous()
+            and all(size == 1 or stride == own for size, stride, own in places)
+        )
+
+
 @dataclass(eq=False)
 class Latents:
     """Of one attention: `down` makes latents, `new` are those of the tokens of this call, and
-    `whole` those of all tokens while keys and values of all are rebuilt. [batch, tokens, rank]."""
+    `whole` those of all tokens while keys and values of all are rebuilt. [batch, tokens, rank].
+
+    `rows`: part -> where k and v are in what projections give, as far as they lie evenly; `given`:
+    part -> what these gave in this call, until it is stored; `stays`: whether the class stored it
+    as it is when it was last looked at."""
 
     down: nn.Module
     new: torch.Tensor | None = None
     whole: torch.Tensor | None = None
+    rows: dict[str, Rows] = field(default_factory=dict)
+    given: dict[str, torch.Tensor] = field(default_factory=dict)
+    stays: bool = False
 
     def of(self, hidden: torch.Tensor) -> torch.Tensor:
         """What k and v are made of: the latents of `hidden`, or those of all tokens."""
@@ -61,14 +108,57 @@ class Latents:
             self.new = self.down(hidden)
         return self.new
 
+    def gives(self, parts: str, given: torch.Tensor) -> torch.Tensor:
+        """`given`, remembered."""
+        if self.whole is None and not torch.compiler.is_compiling():
+            self.given.update(dict.fromkeys(parts, given))
+        return given
+
+    def forget(self) -> None:
+        """What belongs to one call."""
+        self.new = self.whole = None
+        self.given = {}
+
+    def look(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Notes whether these, which are to be stored, are what projections gave. What is compiled
+        goes by what was noted before."""
+        if torch.compiler.is_compiling():
+            return
+        seen = {"k": keys, "v": values}
+        self.stays = all(
+            part in self.given and part in self.rows
+            and self.rows[part].are_shown(self.given[part], one)
+            for part, one in seen.items()
+        )  # fmt: skip
+        self.given = {}
+
+    def factored(self, attention: nn.Module, whole: torch.Tensor, heads: Any) -> Any:
+        """Keys and values as factors of the latents `whole`; None: the class makes more of them.
+        `heads`: the K/V heads of k and v."""
+        if not self.stays:
+            return None
+        made: list[Any] = [self.rows[part].linear(attention) for part in "kv"]
+        if any(one is None or one.weight.device != whole.device for one in made):
+            return None
+        return tuple(
+            Factored(
+                whole,
+                one.weight.unflatten(0, (count, -1)),
+                None if one.bias is None else one.bias.unflatten(0, (count, -1)),
+            )
+            for one, count in zip(made, heads, strict=True)
+        )
+
 
 class FromLatent(nn.Linear):
     """A projection of k or v that reads the latent."""
 
     latents: Latents
+    part: str
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        return nn.functional.linear(self.latents.of(hidden), self.weight, self.bias)
+        given = nn.functional.linear(self.latents.of(hidden), self.weight, self.bias)
+        return self.latents.gives(self.part, given)
 
 
 class QueryProjection(nn.Linear):
@@ -78,9 +168,14 @@ class QueryProjection(nn.Linear):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         if self.latents.whole is not None:
-            shape = (*hidden.shape[:-1], self.out_features)
-            return hidden.new_zeros((1,) * len(shape)).expand(shape)
+            return _unread(hidden, self.out_features)
         return nn.functional.linear(hidden, self.weight, self.bias)
+
+
+def _unread(hidden: torch.Tensor, width: int) -> torch.Tensor:
+    """Zeros for every token, which take the memory of one. Within a token they lie side by side:
+    Llama 4 reads them as complex numbers."""
+    return hidden.new_zeros(width).expand(*hidden.shape[:-1], width)
 
 
 class FusedProjection(nn.Module):
@@ -99,12 +194,12 @@ class FusedProjection(nn.Module):
         if "q" in self.order:
             made["q"] = self._queries(hidden)
         blocks = [made[part].unflatten(-1, (self.repeats, -1)) for part in self.order]
-        return torch.cat(blocks, dim=-1).flatten(-2)
+        return self.latents.gives(self.order, torch.cat(blocks, dim=-1).flatten(-2))
 
     def _queries(self, hidden: torch.Tensor) -> torch.Tensor:
         query: Any = self.get_submodule("q")
         if self.latents.whole is not None:
-            return hidden.new_zeros((1, 1, 1)).expand(*hidden.shape[:-1], query.out_features)
+            return _unread(hidden, query.out_features)
         made: torch.Tensor = query(hidden)
         return made
 
@@ -199,8 +294,13 @@ class LatentCache(CacheView):
         end = self._cache.get_seq_length(layer) + count
         whole, _ = self._cache.update(new, new[..., :0], layer, *args, **kwargs)
         kept = whole.shape[2]
+        latents.look(keys, values)
         if kept == count:  # there is nothing older, and the class has made these already
             return keys, values
+        heads = keys.shape[1], values.shape[1]
+        factored = latents.factored(self._rebuilding.attention, whole[:, 0], heads)
+        if factored is not None:
+            return factored  # type: ignore[no-any-return]
         last = (end.clamp(max=kept) if isinstance(end, torch.Tensor) else min(end, kept)) - 1
         rebuilt: tuple[torch.Tensor, torch.Tensor] = self._rebuilding.run(
             whole[:, 0], Places(count=kept, new=count, last=last), self._cache
@@ -253,11 +353,23 @@ class _HideCache:
     rotations: Rotations
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        self.latents.new = self.latents.whole = None
+        self.latents.forget()
         names = inspect.signature(module.forward).parameters
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         rebuilding = _Rebuilding(module, self.latents, self.rotations, arguments)
         return (), {name: _view(value, rebuilding) for name, value in arguments.items()}
+
+
+@dataclass(eq=False)
+class _Forget:
+    """Forward hook after an attention: its latents are gone, and views that it hands on become the
+    caches again."""
+
+    latents: Latents
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
+        self.latents.forget()
+        return show_cache(module, args, output)
 
 
 def _view(value: Any, rebuilding: _Rebuilding) -> Any:
@@ -281,6 +393,7 @@ def keep_latents(model: Any, config: Any) -> None:
             if "k" in made["parts"]:
                 model.get_submodule(parent).add_module("latent_proj", held[attention].down)
             replaced = _replaced(module, held[attention], made, config.latent_ranks[layer])
+            held[attention].rows |= _rows(replaced, name[len(attention) + 1 :], made)
             setattr(model.get_submodule(parent), name.rpartition(".")[2], replaced)
         elif _ROTARY.search(type(module).__name__):
             module.register_forward_hook(rotations, with_kwargs=True)
@@ -293,7 +406,7 @@ def keep_latents(model: Any, config: Any) -> None:
         attention = model.get_submodule(name)
         hide = _HideCache(latents, rotations)
         attention.register_forward_pre_hook(hide, with_kwargs=True)
-        attention.register_forward_hook(show_cache)
+        attention.register_forward_hook(_Forget(latents))
 
 
 def _width(module: Any) -> int:
@@ -321,8 +434,24 @@ def _replaced(module: Any, latents: Latents, made: dict[str, Any], rank: int) ->
     kind, width = (QueryProjection, _width(module)) if parts == "q" else (FromLatent, rank)
     bias = bias or parts in made.get("biases", "")
     found: Any = _projection(kind, width, module.out_features, module, bias=bias)
-    found.latents = latents
+    found.latents, found.part = latents, parts
     return found  # type: ignore[no-any-return]
+
+
+def _rows(projection: nn.Module, name: str, made: dict[str, Any]) -> dict[str, Rows]:
+    """Where k and v are in what `projection` gives, unless several heads of each stand in every
+    one of several blocks."""
+    parts, repeats = made["parts"], made.get("repeats", 1)
+    if len(parts) == 1:
+        return {parts: Rows(projection, name, parts)} if parts in "kv" else {}
+    sizes = {part: projection.get_submodule(part).out_features // repeats for part in parts}
+    firsts = dict(zip(parts, accumulate(sizes.values(), initial=0), strict=False))
+    step = None if repeats == 1 else sum(sizes.values())
+    return {
+        part: Rows(projection, name, part, firsts[part], step)
+        for part in parts
+        if part in "kv" and (repeats == 1 or made["heads"][part] == repeats)
+    }
 
 
 def _fused(module: Any, latents: Latents, made: dict[str, Any], rank: int) -> nn.Module:
@@ -343,16 +472,12 @@ def _fused(module: Any, latents: Latents, made: dict[str, Any], rank: int) -> nn
     return FusedProjection(latents, parts, made["repeats"], **three)
 
 
-class Latent(nn.Module):
+class Latent(Ours):
     """What a latent class does beside its base class."""
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
         keep_latents(self, config)
-
-    def _get_static_cache_init_shape(self) -> None:
-        """A static cache takes its shape from the first latents that it gets."""
-        return None
 
 
 FAMILY = Family(PREFIX, _NAME, Latent, globals())

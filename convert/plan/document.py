@@ -103,6 +103,7 @@ def _ladder(rewriting: Rewriting) -> dict[str, object]:
     calibration = {
         "sha256": rewriting.calibration_sha256,
         "tokens": rewriting.tokens_read,
+        "row_tokens": rewriting.row_tokens,
     }
     return {
         **{name: rungs[name] for name in ("grouping", "temperature", "refit", "reconstruct")},

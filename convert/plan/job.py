@@ -35,6 +35,8 @@ def _parts(plan: ConversionPlan) -> Iterator[str]:
     if plan.rewriting is not None:
         calibration = (plan.rewriting.calibration_sha256, plan.rewriting.calibration_tokens)
         yield f"{plan.rewriting.ladder} {calibration}"
+        if plan.rewriting.calibration_row_tokens is not None:
+            yield f"rows of {plan.rewriting.calibration_row_tokens}"
     for file in plan.files:
         yield f"{file.name} {json.dumps(file.metadata)}"
         yield from map(repr, file.steps)

@@ -44,6 +44,7 @@ BUILTIN = "builtin"
 # Tokens of a calibration text that are read, unless another number is asked for: the packaged text
 # has as many for most tokenizers.
 CALIBRATION_TOKENS = 32_768
+CALIBRATION_ROW_TOKENS = 512
 # Which class holds the result; auto takes the first that can, in this order.
 HomeChoice = Literal["auto", "native", "rehome", "custom", "latent", "mla"]
 HOME_CHOICES: tuple[HomeChoice, ...] = get_args(HomeChoice)
@@ -66,7 +67,8 @@ class ConversionRequest:
     heads (or, with `latent` BY_LAYER, the rank) that cost the model least. `method`
     to `reconstruct` are the rungs of the `Ladder`, where `method` is one of them; `calibration` is
     a text file, or `builtin`, of which at
-    most `calibration_tokens` (None: CALIBRATION_TOKENS) are read. `seed` matters to what is drawn
+    most `calibration_tokens` (None: CALIBRATION_TOKENS) are read, in rows of at most
+    `calibration_row_tokens` (None: CALIBRATION_ROW_TOKENS). `seed` matters to what is drawn
     only: the method `random`, and calibration. `home` is the kind of class that holds the result.
     Floats become `dtype`, and files hold at most `max_shard_size` bytes, where these are given.
     `format` gguf: the result is one file for llama.cpp, and both numbers of heads may be left out.
@@ -90,6 +92,7 @@ class ConversionRequest:
     reconstruct: int = 0
     calibration: str | None = None
     calibration_tokens: int | None = None
+    calibration_row_tokens: int | None = None
     seed: int = 0
     home: HomeChoice = "auto"
     dtype: ElementType | None = None
@@ -230,8 +233,8 @@ class ConversionRequest:
             raise HeadcountError(f"refit {self.refit!r} is not one of {', '.join(REFITS)}")
         if self.reconstruct < 0:
             raise HeadcountError(f"{self.reconstruct} steps of --reconstruct: at least 0 are taken")
-        if self.calibration_tokens is not None:
-            self._check_calibration_tokens(self.calibration_tokens)
+        self._check_calibration("--calibration-tokens", self.calibration_tokens)
+        self._check_calibration("--calibration-row-tokens", self.calibration_row_tokens)
         asked = dict(_asked(self))
         reads = self.calibration is not None and self.pruned_heads is None
         if self.method in CHOOSING and (asked or reads):
@@ -249,12 +252,14 @@ class ConversionRequest:
         if reads and self.ladder is None and self.latent is None and self.cache_budget is None:
             raise unread_text("the mean of neighbouring heads")
 
-    def _check_calibration_tokens(self, tokens: int) -> None:
+    def _check_calibration(self, option: str, tokens: int | None) -> None:
+        if tokens is None:
+            return
         if tokens < 1:
-            raise HeadcountError(f"{tokens} --calibration-tokens: at least one has to be read")
+            raise HeadcountError(f"{tokens} {option}: at least one has to be read")
         if self.calibration is None:
             raise HeadcountError(
-                "--calibration-tokens says how much of a text is read: add --calibration FILE, or"
+                f"{option} says how much of a text is read: add --calibration FILE, or"
                 f" --calibration {BUILTIN}"
             )
 

@@ -15,7 +15,8 @@ class Rewriting:
     """Layers of `source` get tensors of other values, whose heads can be pooled to `heads` without
     a further loss. `nbytes` are those that these tensors take on disk for the time of the run, at
     most. `calibration` is a text file or `builtin`, with the digest of its content, of which
-    `tokens_read` are used, at most `calibration_tokens`; None where weights alone decide. `ranks`:
+    `tokens_read` are used, at most `calibration_tokens`, in rows of `row_tokens`, at most
+    `calibration_row_tokens`; None where weights alone decide. `ranks`:
     keys and values are rebuilt from latents of these ranks, and no head is pooled; `mla`: by a
     class with latent attention of that shape, None: by ours. `chosen`: groups of K/V heads that an
     earlier run has chosen."""
@@ -27,7 +28,9 @@ class Rewriting:
     calibration: str | None = None
     calibration_sha256: str | None = None
     calibration_tokens: int = 0
+    calibration_row_tokens: int | None = None
     tokens_read: int = 0
+    row_tokens: int = 0
     ranks: Mapping[Where, int] = field(default_factory=dict)
     mla: MlaShape | None = None
     chosen: Mapping[Where, Sequence[Sequence[int]]] = field(default_factory=dict)

@@ -48,7 +48,9 @@ def plan_rewriting(
         calibration=request.calibration,
         calibration_sha256=None if text is None else text.sha256,
         calibration_tokens=0 if text is None else _wanted_tokens(request),
+        calibration_row_tokens=request.calibration_row_tokens,
         tokens_read=0 if text is None else text.tokens,
+        row_tokens=0 if text is None else text.ids.shape[1],
     )
     known = {index for index, _ in found} | heads.readers.keys()
     limits = limits_of(source, heads)
@@ -74,7 +76,9 @@ def _latents(
         calibration=request.calibration,
         calibration_sha256=None if text is None else text.sha256,
         calibration_tokens=0 if text is None else _wanted_tokens(request),
+        calibration_row_tokens=request.calibration_row_tokens,
         tokens_read=0 if text is None else text.tokens,
+        row_tokens=0 if text is None else text.ids.shape[1],
         ranks=home.ranks,
         mla=home.mla,
     )
@@ -114,7 +118,8 @@ def _calibration(source: ConversionSource, request: ConversionRequest) -> "Calib
         planned_text,  # imports transformers, which other plans do without
     )
 
-    return planned_text(source, request.calibration, _wanted_tokens(request), request.seed)
+    tokens, row = _wanted_tokens(request), request.calibration_row_tokens
+    return planned_text(source, request.calibration, tokens, request.seed, row_tokens=row)
 
 
 def _wanted_tokens(request: ConversionRequest) -> int:
@@ -125,6 +130,12 @@ def _few(request: ConversionRequest, text: "CalibrationText | None") -> Iterator
     wanted = _wanted_tokens(request)
     if text is not None and text.found < wanted:
         yield f"the calibration text has {text.found:,} tokens, not {wanted:,}"
+    row = request.calibration_row_tokens
+    if text is not None and row is not None and text.ids.shape[1] < row:
+        yield (
+            f"rows of calibration have {text.ids.shape[1]:,} tokens, not {row:,}: the model takes"
+            f" no more, or the text has less than {4 * row:,}"
+        )
 
 
 def _limits(limits: Sequence[NotFree], ladder: Ladder) -> Iterator[str]:

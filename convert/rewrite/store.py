@@ -112,6 +112,7 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
         rewriting.ranks,
         rewriting.mla,
         rewriting.chosen,
+        rewriting.calibration_row_tokens,
     )
     if rewriting.calibration is None:
         layers = layers_without_text(source, layers, _by_weights(rewriting, done, progress))

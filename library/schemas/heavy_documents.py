@@ -36,7 +36,9 @@ _LADDER = obj(
         "temperature": FLAG,
         "refit": TEXT,
         "reconstruct": COUNT,
-        "calibration": maybe(obj({"sha256": maybe(TEXT), "tokens": maybe(COUNT)})),
+        "calibration": maybe(
+            obj({"sha256": maybe(TEXT), "tokens": maybe(COUNT), "row_tokens": maybe(COUNT)})
+        ),
     }
 )
 _IMPORTANCE = obj(

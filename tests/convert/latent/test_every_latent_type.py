@@ -35,11 +35,13 @@ COUNTS = (8, 2)
 SAMPLE = (
     *(("llama", 2), ("qwen3", 2), ("phi3", 2), ("gpt_neox", 8), ("gpt2", 8), ("opt", 8)),
     *(("cohere2", 2), ("olmo2", 2), ("stablelm", 8), ("gemma3_text", 2), ("mixtral", 2)),
+    ("falcon_h1", 2),  # attention beside recurrence, and multipliers that its model fills in
 )
 # Of the largest logit, in float64: some classes compute a part in float32 whatever the weights are
 # (rotations, norms, routers, ALiBi).
 ROUNDED = 1e-5
-FLOAT32 = ("xglm",)  # its class does not run in float64
+# Its class does not run in float64: it asks for that type's smallest number in float32.
+FLOAT32 = ("xglm",)
 ATTEMPTS = 10
 # What a config may ask for and latents are not for: the sweep leaves it out.
 PLAIN = {
