@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from .library.evaluations import EvaluationResult, evaluate
     from .library.head_atlases import HeadsResult, heads
     from .library.plans import PlanningResult, plan
-    from .library.reconciliations import ReconciledFigure, ReconciliationResult, reconcile
+    from .library.reconciliations import (
+        ReconciledFigure,
+        ReconciledLog,
+        ReconciliationResult,
+        reconcile,
+    )
     from .library.result import Result
     from .model.errors import HeadcountError
     from .report.report import Finding
@@ -43,6 +48,7 @@ __all__ = [
     "LayerDifferences",
     "PlanningResult",
     "ReconciledFigure",
+    "ReconciledLog",
     "ReconciliationResult",
     "Result",
     "__version__",
@@ -64,7 +70,8 @@ _HOMES = {
     **dict.fromkeys(("HeadsResult", "heads"), "library.head_atlases"),
     **dict.fromkeys(("PlanningResult", "plan"), "library.plans"),
     **dict.fromkeys(
-        ("ReconciledFigure", "ReconciliationResult", "reconcile"), "library.reconciliations"
+        ("ReconciledFigure", "ReconciledLog", "ReconciliationResult", "reconcile"),
+        "library.reconciliations",
     ),
     **{"Result": "library.result", "HeadcountError": "model.errors", "Finding": "report.report"},
 }

@@ -146,7 +146,9 @@ def write_text(text: str, output: Path | None) -> None:
     write_report(output, text)
 
 
-def hand_over(reports: "list[Report]", holds: str, write: "Callable[[list[Report]], None]") -> None:
+def hand_over(
+    reports: "Sequence[Report]", holds: str, write: "Callable[[Sequence[Report]], None]"
+) -> None:
     """Writes the reports of what has been done; a WriteError also says what `holds` even so."""
     try:
         write(reports)

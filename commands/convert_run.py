@@ -1,6 +1,6 @@
 """What `convert` does: plan, apply, check, evaluate, and hand over the reports."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from headcount.convert.plan.rounding import rounding_of
 from headcount.convert.source_folder import source_folder
 from headcount.library.conversions import conversion_request
 from headcount.model.errors import HeadcountError
-from headcount.report.report import Report
+from headcount.report.report import Report, in_one_document
 from headcount.running.signals import exit_cleanly, exit_telling, on_signals
 
 from .console import hand_over
@@ -31,7 +31,7 @@ def convert_model(
     checks: bool,
     dry_run: bool,
     output: Path | None,
-    write: Callable[[list[Report]], None],
+    write: Callable[[Sequence[Report]], None],
 ) -> None:
     """Converts with `options`, the fields of a ConversionRequest by their names, and evaluates with
     the options `evaluation` if they are given; `checks`: runs source and result. `write` gets the
@@ -55,27 +55,27 @@ def convert_model(
             done = apply_plan(plan)
         holds = f"{target}: {COMPLETE}"
         with on_signals(exit_telling(holds)):
-            reports, problems = [conversion_report(done)], ""
+            more: dict[str, Report] = {}
+            problems = ""
             failure: HeadcountError | None = None
             try:
                 if checks:
-                    problems = _check(target, done, reports)
+                    more["check"], problems = _check(target, done)
                 if evaluation is not None:
-                    report, failure = run_evaluation(
+                    more["evaluation"], failure = run_evaluation(
                         str(target), str(found.path), card=True, **evaluation
                     )
                     plan.source.check()
-                    reports.append(report)
             finally:  # an evaluation that fails does not undo the conversion
-                hand_over(reports, holds, write)
+                hand_over(in_one_document(conversion_report(done), more), holds, write)
             if problems:
                 raise CheckFailedError(f"{target}: {problems}; the output is kept")
             if failure is not None:
                 raise failure
 
 
-def _check(target: Path, done: ConversionReport, reports: list[Report]) -> str:
-    """Adds the report of a check; what is wrong, in one line."""
+def _check(target: Path, done: ConversionReport) -> tuple[Report, str]:
+    """The report of a check, and what is wrong, in one line."""
     from headcount.convert.check import check_conversion
     from headcount.convert.check_report import check_report
 
@@ -87,5 +87,4 @@ def _check(target: Path, done: ConversionReport, reports: list[Report]) -> str:
         pruned={layer.index: layer.pruned for layer in done.plan.layers if layer.pruned},
     )
     done.plan.source.check()
-    reports.append(check_report(checked))
-    return "; ".join(checked.problems)
+    return check_report(checked), "; ".join(checked.problems)

@@ -1,6 +1,6 @@
 """What `convert --sweep` does: check all, measure all, keep one."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import isnan
@@ -44,7 +44,7 @@ def sweep_model(
     allow_pickle: bool,
     merge_adapter: bool,
     output: Path | None,
-    write: Callable[[list[Report]], None],
+    write: Callable[[Sequence[Report]], None],
 ) -> None:
     """Converts to each of `counts` by each of `methods` and evaluates; `options` are the other
     fields of a ConversionRequest. `by_layer`: also each layer alone. With a `budget` the smallest

@@ -1,6 +1,6 @@
 """What `convert --verify` does: hold a finished output against its record, and its source."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headcount.convert.plan.errors import CheckFailedError
@@ -24,7 +24,7 @@ def verify_model(
     allow_pickle: bool,
     merge_adapter: bool,
     output: Path | None,
-    write: Callable[[list[Report]], None],
+    write: Callable[[Sequence[Report]], None],
 ) -> None:
     """Verifies the output in `folder`, with `source` if it is given, and hands over the report.
     Raises HeadcountError, and CheckFailedError for differences."""

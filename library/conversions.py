@@ -28,7 +28,7 @@ from headcount.model.errors import HeadcountError
 from headcount.report.report import Finding
 from headcount.running.extra import need_extra
 
-from .result import DocumentResult, public
+from .result import Result, public
 from .values import Name, Size, model_name, nbytes, one_of, path, tokens
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ConvertedLayer:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ConversionResult(DocumentResult):
+class ConversionResult(Result):
     """A conversion: the content of its conversion.json or, of a dry run, the plan. `target` is None
     where nothing was written; `lossless` says whether only equal heads were merged."""
 
@@ -168,7 +168,6 @@ def _converted(
     document: Mapping[str, Any] = report.document
     return ConversionResult(
         report=report,
-        schema_version=document["schema_version"],
         target=None if dry_run else target,
         source_model_type=document["source"]["model_type"],
         model_type=document["target"]["model_type"],

@@ -9,7 +9,7 @@ from headcount.evaluate.errors import EvaluationFailedError
 from headcount.evaluate.evaluation_request import BEHAVIOURS, EvaluationRequest
 from headcount.running.extra import need_extra
 
-from .result import DocumentResult, public
+from .result import Result, public
 from .values import Name, Size, flag, integer, model_name, one_of, path, several, tokens
 from .values import text as name_of_task
 
@@ -17,7 +17,7 @@ _DEFAULTS = EvaluationRequest(model="")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class EvaluationResult(DocumentResult):
+class EvaluationResult(Result):
     """What was measured. Losses are nats a token; what compares two models is None without an
     original, and the cache's bytes where they cannot be told."""
 
@@ -107,7 +107,6 @@ def _evaluated(request: EvaluationRequest, card: bool) -> EvaluationResult:
     compared = ("delta_loss", "kl_divergence", "top1_agreement")
     return EvaluationResult(
         report=report,
-        schema_version=document["schema_version"],
         **{name: about[name] for name in ("id", "loss", "perplexity", "tokens")},
         against=original["id"] if original else None,
         **{name: document[name] for name in compared},

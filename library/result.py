@@ -17,9 +17,21 @@ R = TypeVar("R")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
     """A report, as the command of the same name prints it: `str()` is what a terminal shows, and a
-    notebook shows html. Nothing of it changes."""
+    notebook shows html. Nothing of it changes. `headcount schema` prints the schema of its
+    document."""
 
     report: Report = field(repr=False)
+
+    @property
+    def schema_version(self) -> int:
+        """That of the document."""
+        version: Any = self.report.document["schema_version"]
+        return int(version)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The command's JSON document as a new dict."""
+        found: dict[str, Any] = json.loads(self.to_json())
+        return found
 
     def to_json(self) -> str:
         """The command's JSON document, as `--format json` prints it."""
@@ -40,18 +52,6 @@ class Result:
 
     def __str__(self) -> str:
         return render([self.report], "table")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DocumentResult(Result):
-    """A result whose JSON document is an object, whose schema `headcount schema` prints."""
-
-    schema_version: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The command's JSON document as a new dict."""
-        found: dict[str, Any] = json.loads(self.to_json())
-        return found
 
 
 def findings_from(findings: tuple[Finding, ...], severity: Severity) -> tuple[Finding, ...]:

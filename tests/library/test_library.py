@@ -15,7 +15,6 @@ from click.testing import CliRunner
 
 import headcount
 from headcount.cli import COMMANDS, main
-from headcount.library.result import DocumentResult
 from headcount.library.start_options import STARTS, StartOptions
 
 LOG = str(Path(__file__).parents[2] / "docs" / "vllm-startup.log")
@@ -63,12 +62,8 @@ def test_a_result_is_what_the_command_prints(name: str) -> None:
     assert result.to_json() == printed(arguments, "json")
     assert result.to_markdown() == printed(arguments, "markdown")
     document = json.loads(result.to_json())
-    if isinstance(result, headcount.ReconciliationResult):
-        assert result.to_list() == document
-    else:
-        assert isinstance(result, DocumentResult)
-        assert result.to_dict() == document
-        assert result.schema_version == document["schema_version"] == 1
+    assert result.to_dict() == document
+    assert result.schema_version == document["schema_version"] == 1
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -133,7 +128,11 @@ def test_a_log_of_a_failed_start_is_explained() -> None:
     result = headcount.reconcile(LOG, device="a100-40gb")
     assert not result.agrees
     assert {figure.figure for figure in result.figures} >= {"failure", "largest_context"}
-    assert headcount.reconcile(LOG, LOG).figures == ()
+    (one,) = result.logs
+    assert one.figures == result.figures and one.engine.startswith("vllm")
+    several = headcount.reconcile(LOG, LOG, __file__, device="a100-40gb")
+    assert [len(log.figures) for log in several.logs] == [*[len(one.figures)] * 2, 0]
+    assert several.logs[2].error and not several.agrees
 
 
 @pytest.mark.parametrize(
