@@ -136,6 +136,15 @@ def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -
     write_text(render(reports, form, shown), output)
 
 
+def write_list(report: "Report", form: str, output: Path | None) -> None:
+    """A report that lists what is known: a terminal shows what fits on its screen, and what is none
+    gets all. Raises WriteError."""
+    if not sys.stdout.isatty():
+        tables = tuple(table._replace(brief=None) for table in report.tables)
+        report = report._replace(tables=tables)
+    write_reports([report], form, output)
+
+
 def write_text(text: str, output: Path | None) -> None:
     """Writes `text` to stdout or to a file. Raises WriteError."""
     if output is None:

@@ -4,19 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headcount.convert.conversion import COMPLETE, ConversionReport, apply_plan
+from headcount.convert.conversion import COMPLETE, apply_plan
 from headcount.convert.conversion_report import conversion_plan_report, conversion_report
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
-from headcount.convert.plan.rounding import rounding_of
 from headcount.convert.source_folder import source_folder
-from headcount.library.conversions import conversion_request
+from headcount.library.conversions import checked_conversion, conversion_request
+from headcount.library.evaluations import check_evaluation
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report, in_one_document
 from headcount.running.signals import exit_cleanly, exit_telling, on_signals
 
 from .console import hand_over
-from .evaluate import check_evaluation, run_evaluation
+from .evaluate import run_evaluation
 from .output.report_path import check_report_path
 
 
@@ -60,7 +60,7 @@ def convert_model(
             failure: HeadcountError | None = None
             try:
                 if checks:
-                    more["check"], problems = _check(target, done)
+                    more["check"], problems = checked_conversion(target, done)
                 if evaluation is not None:
                     more["evaluation"], failure = run_evaluation(
                         str(target), str(found.path), card=True, **evaluation
@@ -72,19 +72,3 @@ def convert_model(
                 raise CheckFailedError(f"{target}: {problems}; the output is kept")
             if failure is not None:
                 raise failure
-
-
-def _check(target: Path, done: ConversionReport) -> tuple[Report, str]:
-    """The report of a check, and what is wrong, in one line."""
-    from headcount.convert.check import check_conversion
-    from headcount.convert.check_report import check_report
-
-    checked = check_conversion(
-        done.plan.source.folder,
-        target,
-        lossless=all(layer.merged_equal for layer in done.layers),
-        rounding=rounding_of(done.plan),
-        pruned={layer.index: layer.pruned for layer in done.plan.layers if layer.pruned},
-    )
-    done.plan.source.check()
-    return check_report(checked), "; ".join(checked.problems)

@@ -1,12 +1,11 @@
 """`uptrain`: heal a converted model by training it to predict what its original predicts."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
-from headcount.model.errors import MissingExtraError
+from headcount.library.uptrainings import need_accelerate
 from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, exit_cleanly, on_signals
 from headcount.uptrain.uptrain_request import COMPUTE_DTYPES, DECAYS, UptrainRequest
@@ -126,7 +125,7 @@ def uptrain(
     """
     with on_signals(exit_at_once):
         need_extra()
-        _need_accelerate()
+        need_accelerate()
         from headcount.uptrain.uptrain_report import uptraining_report
         from headcount.uptrain.uptraining import uptrain
 
@@ -138,12 +137,3 @@ def uptrain(
             report = uptrain(request)
         if report is not None:  # in the main process alone
             write_reports([uptraining_report(report)], form, output)
-
-
-def _need_accelerate() -> None:
-    """Raises MissingExtraError."""
-    if find_spec("accelerate") is None:
-        raise MissingExtraError(
-            "uptrain needs accelerate: install the extra `uptrain`, in a clone of headcount with:"
-            " pip install '.[uptrain]'"
-        )

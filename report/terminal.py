@@ -43,16 +43,12 @@ def terminal(reports: Sequence[Report], view: View) -> str:
 def _shortened(report: Report, view: View) -> list[str]:
     """The report; without details, tables that are not shown whole lose rows to a screen's end."""
     lines = list(_lines(report, view))
-    excess = len(lines) - _SCREEN
-    if view.details or excess <= 0 or not any(table.brief for table in report.tables):
-        return lines
-    tables = tuple(
-        table._replace(brief=max(_FEWEST_ROWS, min(table.brief, len(table.rows)) - excess))
-        if table.brief
-        else table
-        for table in report.tables
-    )
-    return list(_lines(report._replace(tables=tables), view))
+    rows = max((min(t.brief, len(t.rows)) for t in report.tables if t.brief), default=0)
+    while not view.details and len(lines) > _SCREEN and rows > _FEWEST_ROWS:
+        rows -= 1
+        tables = (t._replace(brief=min(t.brief, rows)) if t.brief else t for t in report.tables)
+        lines = list(_lines(report._replace(tables=tuple(tables)), view))
+    return lines
 
 
 def _lines(report: Report, view: View) -> Iterator[str]:

@@ -28,6 +28,12 @@ TITLES: Mapping[str, str] = {
 }
 
 
+def schema(command: str) -> dict[str, Any]:
+    """The JSON Schema of a command's documents, as `headcount schema` prints it. Raises
+    HeadcountError for a name that is none."""
+    return schema_of(command)
+
+
 def schema_of(command: str) -> dict[str, Any]:
     """The schema of a command's documents. Raises HeadcountError for a name that is none."""
     if command not in TITLES:
