@@ -20,4 +20,5 @@ def devices(form: str, output: Path | None) -> None:
     """
     from headcount.library.listings import devices as known
 
-    write_list(known().report, form, output)
+    found = known()
+    write_list(found.report, form, output, found.overview)

@@ -20,4 +20,5 @@ def families(search: str | None, form: str, output: Path | None) -> None:
     """
     from headcount.library.listings import families as known
 
-    write_list(known(search).report, form, output)
+    found = known(search)
+    write_list(found.report, form, output, found.overview)

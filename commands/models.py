@@ -21,4 +21,5 @@ def models(search: str | None, form: str, output: Path | None) -> None:
     """
     from headcount.library.listings import models as known
 
-    write_list(known(search).report, form, output)
+    found = known(search)
+    write_list(found.report, form, output, found.overview)

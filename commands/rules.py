@@ -21,4 +21,5 @@ def rules(form: str, output: Path | None) -> None:
     """
     from headcount.library.listings import rules as known
 
-    write_list(known().report, form, output)
+    found = known()
+    write_list(found.report, form, output, found.overview)

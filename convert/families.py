@@ -67,13 +67,12 @@ def families_report() -> Report:
     return Report(
         title=f"{len({row.model_type for row in found})} model types can be converted",
         tables=(
-            Table(key="families", title="Families", columns=_COLUMNS, rows=rows, brief=12),
+            Table(key="families", title="Families", columns=_COLUMNS, rows=rows),
             Table(
                 key="latents",
                 title="Types that can keep latents",
                 columns=(_COLUMNS[0],),
                 rows=tuple((name,) for name in latents),
-                brief=0,
             ),
         ),
         notes=(

@@ -3,7 +3,7 @@
 A terminal is shown an overview first, by what people look for; each row names a few.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,14 @@ from .result import Result, public
 from .values import text
 
 _NAMED = 3  # in a row of an overview
-_BRIEF = 12  # rows, or as many as a screen has room for
+_ROWS = 12  # of an overview, or as many as a screen has room for
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ListResult(Result):
+    """What is known, in a list. `overview` is a table of it that fits on a screen."""
+
+    overview: Table | None = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +35,7 @@ class CatalogueModel:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ModelsResult(Result):
+class ModelsResult(ListResult):
     """The catalogue, or what was found in it."""
 
     models: tuple[CatalogueModel, ...] = field(repr=False)
@@ -48,7 +55,7 @@ class ModelFamily:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FamiliesResult(Result):
+class FamiliesResult(ListResult):
     """The model types that can be audited, or those that were looked for."""
 
     families: tuple[ModelFamily, ...] = field(repr=False)
@@ -88,7 +95,7 @@ class KnownDevice:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DevicesResult(Result):
+class DevicesResult(ListResult):
     """The accelerators that `plan` knows."""
 
     devices: tuple[KnownDevice, ...] = field(repr=False)
@@ -106,7 +113,7 @@ class AuditRule:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RulesResult(Result):
+class RulesResult(ListResult):
     """All rules, by code."""
 
     rules: tuple[AuditRule, ...] = field(repr=False)
@@ -148,13 +155,13 @@ def models(search: str | None = None) -> ModelsResult:
     )
     among = f"match {wanted!r}" if wanted else "in the catalogue"
     return ModelsResult(
-        report=_listed(
-            f"{len(found)} of {len(catalogue())} models {among}",
-            table,
-            None if wanted else whose,
+        report=Report(
+            title=f"{len(found)} of {len(catalogue())} models {among}",
+            tables=(table,),
             notes=() if wanted else ('headcount models --search "qwen3 8b" finds some.',),
             document={"schema_version": 1, "models": table.documents()},
         ),
+        overview=None if wanted else whose,
         models=found,
     )
 
@@ -205,10 +212,9 @@ def families(search: str | None = None) -> FamiliesResult:
         lambda one: one.model_type,
     )
     return FamiliesResult(
-        report=_listed(
-            f"{len(found)} model types" + (f" with {wanted!r} in the name" if wanted else ""),
-            table,
-            None if wanted else mixers,
+        report=Report(
+            title=f"{len(found)} model types" + (f" with {wanted!r} in the name" if wanted else ""),
+            tables=(table,),
             notes=(
                 *(() if wanted else ("headcount families --search gemma finds some.",)),
                 "Bias and norm: what the class always or never has, or the config key that"
@@ -220,6 +226,7 @@ def families(search: str | None = None) -> FamiliesResult:
                 "families": [{name: getattr(one, name) for name in fields} for one in found],
             },
         ),
+        overview=None if wanted else mixers,
         families=found,
     )
 
@@ -270,10 +277,9 @@ def devices() -> DevicesResult:
         named=len(known),
     )
     return DevicesResult(
-        report=_listed(
-            f"{len(known)} devices",
-            Table(key="devices", title="Devices, with their memory", columns=_DEVICES, rows=rows),
-            vendors,
+        report=Report(
+            title=f"{len(known)} devices",
+            tables=(Table(key="devices", title="Devices", columns=_DEVICES, rows=rows),),
             notes=(
                 "A device is what a framework sees as one, of which some cards have several; usable"
                 " memory is what it sees of a fresh one. See docs/devices.md.",
@@ -283,6 +289,7 @@ def devices() -> DevicesResult:
                 "devices": [{key: getattr(device, key) for key in keys} for device in known],
             },
         ),
+        overview=vendors,
         devices=tuple(
             KnownDevice(**{name: getattr(device, name) for name in fields}) for device in known
         ),
@@ -320,17 +327,17 @@ def rules() -> RulesResult:
     rows = tuple(_row(rule, _RULES) for rule in found)
     table = Table(key="rules", title="Rules", columns=_RULES, rows=rows)
     return RulesResult(
-        report=_listed(
-            f"{len(rows)} rules",
-            table,
-            _overview(
-                ("By what they read", "Reads"),
-                found,
-                lambda one: one.reads,
-                lambda one: f"{one.code} {one.name}",
-            ),
+        report=Report(
+            title=f"{len(rows)} rules",
+            tables=(table,),
             notes=("docs/findings.md says why each matters and what to do.",),
             document={"schema_version": 1, "rules": table.documents()},
+        ),
+        overview=_overview(
+            ("By what they read", "Reads"),
+            found,
+            lambda one: one.reads,
+            lambda one: f"{one.code} {one.name}",
         ),
         rules=tuple(found),
     )
@@ -368,24 +375,5 @@ def _overview(
         rows=tuple(
             (group, len(those), ", ".join(map(name, those[:named]))) for group, those in most_first
         ),
-        brief=_BRIEF,
-    )
-
-
-def _listed(
-    title: str,
-    table: Table,
-    overview: Table | None,
-    *,
-    notes: tuple[str, ...],
-    document: Mapping[str, object],
-) -> Report:
-    """A list, behind its overview where there is one; programs get the list alone."""
-    whole = table._replace(brief=_BRIEF if overview is None else 0)
-    return Report(
-        title=title,
-        tables=(whole,) if overview is None else (overview, whole),
-        records=table,
-        notes=notes,
-        document=document,
+        brief=_ROWS,
     )

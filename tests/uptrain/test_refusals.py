@@ -91,7 +91,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(
 def test_without_accelerate_it_says_what_to_install(
     pair: Pair, uptrain: Uptrain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headcount.commands.uptrain.find_spec", lambda name: None)
+    monkeypatch.setattr("headcount.library.uptrainings.find_spec", lambda name: None)
     result = uptrain(pair)
     assert result.exit_code == 2
     assert "pip install '.[uptrain]'" in result.stderr
