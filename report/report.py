@@ -110,7 +110,8 @@ class Table(NamedTuple):
 class Fact(NamedTuple):
     """One line of a report's head. `note` is said in brackets behind the value. The key "verdict"
     marks the answer, which a terminal shows again at the end; what is `detail` it shows with
-    --details only. `tone`, which colours it there, is good, open or bad."""
+    --details only. `tone`, which colours it there, is good, open or bad. Where it shows too few
+    lines those with the highest `drop` are left out first, those with 0 never."""
 
     key: str
     title: str
@@ -119,6 +120,7 @@ class Fact(NamedTuple):
     note: str = ""
     detail: bool = False
     tone: Tone = ""
+    drop: int = 0
 
 
 class Bar(NamedTuple):
