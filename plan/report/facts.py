@@ -1,6 +1,7 @@
 """The head of a plan's report: the verdict first, then what was planned, then the limits."""
 
 from collections.abc import Iterator
+from math import inf
 from typing import TYPE_CHECKING
 
 from headcount.model.units import format_bytes
@@ -145,7 +146,7 @@ def _of_what(result: PlanResult) -> str:
 def _request(result: PlanResult) -> Iterator[Fact]:
     plan, chosen = result.plan, result.chosen
     work, request, weights = plan.workload, plan.request, plan.weights
-    share = "of each replica" if chosen is not None and chosen.replicas > 1 else ""
+    share = _of_replica(plan) if chosen is not None and chosen.replicas > 1 else ""
     yield Fact("context", "Context", work.context, "tokens", _context_source(plan))
     if work.encoder_tokens:
         source = "the model's maximum" if request.encoder_tokens is None else ""
@@ -154,6 +155,14 @@ def _request(result: PlanResult) -> Iterator[Fact]:
     yield Fact("batch_size", "Batch size", work.batch_size, "count", share, drop=drop)
     if weights is not None:
         yield Fact("weights", "Weights", weights.total_bytes, "bytes", weights.formula)
+
+
+def _of_replica(plan: Plan) -> str:
+    """Which decides how many replicas there are: what surely fits, not what is estimated to."""
+    if plan.budget is None or plan.at_once == inf:
+        return "of each replica"
+    sure = f"{plan.low.at_once:,.2f} surely fit, {plan.at_once:,.2f} as estimated"
+    return f"of each replica: {sure}"
 
 
 def _loading(plan: Plan) -> Iterator[Fact]:
