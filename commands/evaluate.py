@@ -110,17 +110,3 @@ def run_evaluation(
         write_into_card(Path(model), evaluation)
     failed = None if failure is None else EvaluationFailedError(failure)
     return evaluation_report(evaluation), failed
-
-
-def check_evaluation(source: Path, **request: Any) -> None:
-    """Raises HeadcountError for an evaluation that would fail, before a conversion is made for it:
-    text, tokenizer, window and device are those of the source."""
-    from headcount.evaluate.evaluation_plan import check_request, plan_evaluation
-    from headcount.evaluate.pairs.pairs_evaluation import reads_pairs
-    from headcount.running.boundary import quiet_transformers
-
-    asked = EvaluationRequest(model=str(source), **request)
-    with quiet_transformers():
-        check_request(asked)
-        if not reads_pairs(asked):
-            plan_evaluation(asked)
