@@ -79,7 +79,7 @@ def load_model(
     it. Raises HeadcountError when any weight would be made up, and SourceChangedError when its
     files are no longer those that were checked."""
     with third_party(f"{runnable.folder}: transformers cannot load it"), strict_presence():
-        loaded: Any = _auto_class(runnable.config).from_pretrained(
+        loaded: Any = auto_class(runnable.config).from_pretrained(
             runnable.folder,
             config=runnable.config,
             dtype="auto" if dtype is None else dtype,
@@ -99,7 +99,8 @@ def load_model(
     )
 
 
-def _auto_class(config: PreTrainedConfig) -> Any:
+def auto_class(config: PreTrainedConfig) -> Any:
+    """transformers' class that makes a causal model or an encoder-decoder of a config."""
     if not is_encoder_decoder(config):
         return AutoModelForCausalLM
     speech = type(config) in AutoModelForSpeechSeq2Seq._model_mapping

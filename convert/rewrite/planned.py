@@ -15,7 +15,10 @@ from .freedom import NotFree, limits_of
 from .tensors import dtype_of
 
 if TYPE_CHECKING:
+    from ..calibrate.calibration_pairs import CalibrationPairs
     from ..calibrate.calibration_text import CalibrationText
+
+    Rows = CalibrationText | CalibrationPairs
 
 
 def plan_rewriting(
@@ -107,21 +110,22 @@ def _nbytes(
     return total
 
 
-def _calibration(source: ConversionSource, request: ConversionRequest) -> "CalibrationText | None":
+def _calibration(source: ConversionSource, request: ConversionRequest) -> "Rows | None":
     if request.calibration is None:
         return None
-    from ..calibrate.calibration_text import (
-        planned_text,  # imports transformers, which other plans do without
-    )
+    # These import transformers, which other plans do without.
+    from ..calibrate.calibration_pairs import planned_pairs, reads_pairs
+    from ..calibrate.calibration_text import planned_text
 
-    return planned_text(source, request.calibration, _wanted_tokens(request), request.seed)
+    planned = planned_pairs if reads_pairs(source) else planned_text
+    return planned(source, request.calibration, _wanted_tokens(request), request.seed)
 
 
 def _wanted_tokens(request: ConversionRequest) -> int:
     return request.calibration_tokens or CALIBRATION_TOKENS
 
 
-def _few(request: ConversionRequest, text: "CalibrationText | None") -> Iterator[str]:
+def _few(request: ConversionRequest, text: "Rows | None") -> Iterator[str]:
     wanted = _wanted_tokens(request)
     if text is not None and text.found < wanted:
         yield f"the calibration text has {text.found:,} tokens, not {wanted:,}"
