@@ -40,7 +40,7 @@ from headcount.convert.importance.settling import pruned_in, settled
 from headcount.convert.importance.weights import importance_by_weights
 from headcount.convert.merge.ladder import QUALITIES
 from headcount.convert.plan.pruning import shapes_to_have
-from headcount.convert.plan.request import ConversionRequest
+from headcount.convert.plan.request import ConversionRequest, HeadsOfLayers
 from headcount.convert.plan.source import read_source
 from headcount.evaluate.evaluation import evaluate
 from headcount.evaluate.evaluation_request import EvaluationRequest
@@ -175,7 +175,7 @@ class Bench:
             calibration_tokens=self.options.tokens_to_choose,
         )
 
-        def choose() -> dict[str, Any]:
+        def choose() -> HeadsOfLayers:
             named, _ = settled(self.source, request)
             return pruned_in(named)
 
