@@ -70,7 +70,7 @@ def load_model(
     files are no longer those that were checked."""
     cannot = f"{runnable.folder}: transformers cannot load it"
     with third_party(cannot), strict_presence(), _in_every_process():
-        loaded: Any = _auto_class(runnable.config).from_pretrained(
+        loaded: Any = auto_class(runnable.config).from_pretrained(
             runnable.folder,
             config=runnable.config,
             dtype="auto" if dtype is None else dtype,
@@ -123,7 +123,8 @@ def _listed(keys: str | Sequence[str] | None) -> Sequence[str]:
     return [keys] if isinstance(keys, str) else keys or ()
 
 
-def _auto_class(config: PreTrainedConfig) -> Any:
+def auto_class(config: PreTrainedConfig) -> Any:
+    """transformers' class that makes a causal model or an encoder-decoder of a config."""
     if not is_encoder_decoder(config):
         return AutoModelForCausalLM
     speech = type(config) in AutoModelForSpeechSeq2Seq._model_mapping

@@ -11,6 +11,8 @@ from headcount.model.dtypes import BITS
 from headcount.model.errors import HeadcountError
 from headcount.running.load import LoadedModel, load_model, resolve_load_dtype
 from headcount.running.measured_cache import CacheBytes, cache_dtype, measured_cache_bytes
+from headcount.running.pairs.encoded_pairs import EncodedPair, Encoder, encoded_pairs
+from headcount.running.pairs.pairs_file import Pair, Pairs, read_pairs
 from headcount.running.placement import inputs_device, resolve_placement
 from headcount.running.runnable import RunnableModel, is_encoder_decoder, open_runnable
 from headcount.running.tokens import has_vocabulary, load_tokenizer
@@ -21,8 +23,6 @@ from ..errors import IncomparableModelsError
 from ..evaluation_document import Comparison, EvaluationReport, ModelScore, Settings
 from ..evaluation_request import EvaluationRequest
 from ..loss import TextScores
-from .encoded_pairs import EncodedPair, encoded_pairs
-from .pairs_file import Pair, Pairs, read_pairs
 from .scored_pairs import score_pairs, teacher_forced
 
 
@@ -55,7 +55,7 @@ def evaluate_pairs(request: EvaluationRequest) -> EvaluationReport:
         encoded_pairs(
             read.pairs,
             tokenizer,
-            loaded[-1].model,
+            Encoder.of(loaded[-1].model),
             positions=min((limit for limit in limits if limit), default=None),
             max_tokens=request.max_tokens,
         )

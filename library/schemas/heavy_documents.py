@@ -46,6 +46,8 @@ _IMPORTANCE = obj(
         "criterion": TEXT,
         "sha256": maybe(TEXT),
         "tokens": maybe(COUNT),
+        "rounds": COUNT,
+        "added_loss": by_name(NUMBER),
         "layers": many(obj({"index": COUNT, "scores": many(NUMBER)})),
     }
 )
