@@ -1,8 +1,8 @@
 """headcount: counts attention heads and what they cost.
 
-The library: `headcount.audit("gpt2")`, `plan`, `diff`, `reconcile`, `convert`, `evaluate` and
-`heads` do what the commands of these names do and return frozen results; all that goes wrong is a
-`HeadcountError`. They are imported when they are asked for (docs/library.md).
+The library: `headcount.audit("gpt2")`, `plan`, `convert`, … do what the commands of these names do
+and return frozen results; all that goes wrong is a `HeadcountError`. They are imported when they
+are asked for (docs/library.md).
 """
 
 # No more of the standard library than is loaded anyway: `python -m headcount` has the current
@@ -17,13 +17,40 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .library.audits import AuditedLayer, AuditedMixer, AuditResult, audit
-    from .library.conversions import ConversionResult, ConvertedLayer, convert
+    from .library.conversions import ConversionCheck, ConversionResult, ConvertedLayer, convert
     from .library.diffs import DiffResult, LayerDifferences, diff
     from .library.evaluations import EvaluationResult, evaluate
+    from .library.explanations import ExplainedSum, ExplanationResult, explain
     from .library.head_atlases import HeadsResult, heads
+    from .library.listings import (
+        AuditRule,
+        CatalogueModel,
+        ConvertibleFamily,
+        ConvertiblesResult,
+        DevicesResult,
+        FamiliesResult,
+        KnownDevice,
+        ModelFamily,
+        ModelsResult,
+        RulesResult,
+        convertibles,
+        devices,
+        families,
+        models,
+        rules,
+    )
     from .library.plans import PlanningResult, plan
-    from .library.reconciliations import ReconciledFigure, ReconciliationResult, reconcile
+    from .library.reconciliations import (
+        ReconciledFigure,
+        ReconciledLog,
+        ReconciliationResult,
+        reconcile,
+    )
     from .library.result import Result
+    from .library.schemas import schema
+    from .library.sweeps import SweepResult, SweptLayer, SweptModel, sweep
+    from .library.uptrainings import UptrainingResult, UptrainingScores, uptrain
+    from .library.verifications import VerificationResult, VerifiedDifference, verify
     from .model.errors import HeadcountError
     from .report.report import Finding
 else:
@@ -31,45 +58,87 @@ else:
 
 __all__ = [
     "AuditResult",
+    "AuditRule",
     "AuditedLayer",
     "AuditedMixer",
+    "CatalogueModel",
+    "ConversionCheck",
     "ConversionResult",
     "ConvertedLayer",
+    "ConvertibleFamily",
+    "ConvertiblesResult",
+    "DevicesResult",
     "DiffResult",
     "EvaluationResult",
+    "ExplainedSum",
+    "ExplanationResult",
+    "FamiliesResult",
     "Finding",
     "HeadcountError",
     "HeadsResult",
+    "KnownDevice",
     "LayerDifferences",
+    "ModelFamily",
+    "ModelsResult",
     "PlanningResult",
     "ReconciledFigure",
+    "ReconciledLog",
     "ReconciliationResult",
     "Result",
+    "RulesResult",
+    "SweepResult",
+    "SweptLayer",
+    "SweptModel",
+    "UptrainingResult",
+    "UptrainingScores",
+    "VerificationResult",
+    "VerifiedDifference",
     "__version__",
     "audit",
     "convert",
+    "convertibles",
+    "devices",
     "diff",
     "evaluate",
+    "explain",
+    "families",
     "heads",
+    "models",
     "plan",
     "reconcile",
+    "rules",
+    "schema",
+    "sweep",
+    "uptrain",
+    "verify",
 ]
 
-# A public name -> the module that defines it.
-_HOMES = {
-    **dict.fromkeys(("AuditResult", "AuditedLayer", "AuditedMixer", "audit"), "library.audits"),
-    **dict.fromkeys(("ConversionResult", "ConvertedLayer", "convert"), "library.conversions"),
-    **dict.fromkeys(("DiffResult", "LayerDifferences", "diff"), "library.diffs"),
-    **dict.fromkeys(("EvaluationResult", "evaluate"), "library.evaluations"),
-    **dict.fromkeys(("HeadsResult", "heads"), "library.head_atlases"),
-    **dict.fromkeys(("PlanningResult", "plan"), "library.plans"),
-    **dict.fromkeys(
-        ("ReconciledFigure", "ReconciliationResult", "reconcile"), "library.reconciliations"
+# The public names, by the module that defines them.
+_NAMES = {
+    "library.audits": "AuditResult AuditedLayer AuditedMixer audit",
+    "library.conversions": "ConversionCheck ConversionResult ConvertedLayer convert",
+    "library.diffs": "DiffResult LayerDifferences diff",
+    "library.evaluations": "EvaluationResult evaluate",
+    "library.explanations": "ExplainedSum ExplanationResult explain",
+    "library.head_atlases": "HeadsResult heads",
+    "library.listings": (
+        "AuditRule CatalogueModel ConvertibleFamily ConvertiblesResult DevicesResult "
+        "FamiliesResult KnownDevice ModelFamily ModelsResult RulesResult "
+        "convertibles devices families models rules"
     ),
-    **{"Result": "library.result", "HeadcountError": "model.errors", "Finding": "report.report"},
+    "library.plans": "PlanningResult plan",
+    "library.reconciliations": "ReconciledFigure ReconciledLog ReconciliationResult reconcile",
+    "library.result": "Result",
+    "library.schemas": "schema",
+    "library.sweeps": "SweepResult SweptLayer SweptModel sweep",
+    "library.uptrainings": "UptrainingResult UptrainingScores uptrain",
+    "library.verifications": "VerificationResult VerifiedDifference verify",
+    "model.errors": "HeadcountError",
+    "report.report": "Finding",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 # Functions that are called as a room of the package is: the room is both.
-_ROOMS = frozenset({"audit", "convert", "evaluate", "heads", "plan"})
+_ROOMS = frozenset({"audit", "convert", "evaluate", "heads", "plan", "uptrain"})
 
 
 def _module(name: str) -> "Any":

@@ -36,7 +36,7 @@ request = HeadsRequest(
 with quiet_transformers():
     plan = plan_atlas(request, Path(folder), folder)
     attention = "eager" if what == "atlas" else None
-    loaded = load_model(plan.runnable, dtype=plan.dtype, device=plan.device, attention=attention)
+    loaded = load_model(plan.runnable, dtype=plan.dtype, place=plan.place, attention=attention)
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before, start = peak(), time.perf_counter()
 found = {}

@@ -3,9 +3,10 @@
     python bench/pruning.py --model NAME=FOLDER --text NAME=FILE [--shares 1/8,1/4,1/2]
 
 Cuts the text into halves at a line break: on the first heads are chosen and `o` is refitted, the
-second is scored. Heads go by what masking each costs exactly, by the estimate that `convert` takes
-with a text, by the weights alone as it does without, and at random; the same share of each layer,
-or (`--across-layers`: all rows; else one) of all layers together. The command below the table is
+second is scored. Heads go by what masking each costs exactly, as `convert` chooses them with a
+text (by the estimate, in one round or two), by the estimate in one round, by the weights alone as
+it does without a text, and at random; the same share of each layer, or (`--across-layers`: all
+rows; else one) of all layers together. The command below the table is
 the estimate's; all cells convert and score as it does. `--tokens-to-choose` bounds what the exact
 costs, one pass a head, are measured on; `--no-exact` leaves them out, and `--no-refit` the columns
 of what was refitted. `--keep FILE`: a run that is stopped goes on with what it has.
@@ -35,10 +36,11 @@ from headcount.convert.importance.head_importance import (
     Scores,
     least_important,
 )
+from headcount.convert.importance.settling import pruned_in, settled
 from headcount.convert.importance.weights import importance_by_weights
 from headcount.convert.merge.ladder import QUALITIES
 from headcount.convert.plan.pruning import shapes_to_have
-from headcount.convert.plan.request import ConversionRequest
+from headcount.convert.plan.request import ConversionRequest, HeadsOfLayers
 from headcount.convert.plan.source import read_source
 from headcount.evaluate.evaluation import evaluate
 from headcount.evaluate.evaluation_request import EvaluationRequest
@@ -83,6 +85,7 @@ class Way:
     name: str
     scores: list[Scores]
     across: bool
+    in_rounds: bool = False  # as `convert` chooses: scores are those that it begins with
 
 
 def ranks(values: list[float]) -> torch.Tensor:
@@ -153,10 +156,31 @@ class Bench:
 
     def chosen(self, way: Way, scores: Scores, share: Fraction) -> Pruned:
         """The least of `scores`; of each layer in a shape that all can have."""
+        if way.in_rounds:
+            return self.chosen_in_rounds(share, across=way.across)
         if way.across:
             total = sum(mixer.num_attention_heads for mixer in self.mixers.values())
             return least_of_all(self.mixers, scores, int(share * total))
         return least_important(self.mixers, scores, shapes_to_have(self.source, share))
+
+    def chosen_in_rounds(self, share: Fraction, *, across: bool) -> Pruned:
+        """As a conversion with the first half as its text does."""
+        request = ConversionRequest(
+            source=self.options.model.path,
+            target=self.out,
+            num_key_value_heads=None,
+            pruned_heads=share,
+            across_layers=across,
+            calibration=str(self.texts["first"]),
+            calibration_tokens=self.options.tokens_to_choose,
+        )
+
+        def choose() -> HeadsOfLayers:
+            named, _ = settled(self.source, request)
+            return pruned_in(named)
+
+        found = self.kept.get(f"{share} chosen{' across layers' if across else ''}", choose)
+        return {int(index): tuple(heads) for index, heads in found.items()}
 
     def drawn(self, seed: int) -> Scores:
         """Scores of nothing: each head's is drawn."""
@@ -193,9 +217,11 @@ class Bench:
             of = "Rank correlation of the estimate with the exact costs, over all heads"
             self.ranked = f" {of}: {rho:.2f}."
             yield Way(name="exact costs", scores=[exact], across=across)
-        yield Way(name="the estimate, `--calibration`", scores=[estimate], across=across)
+        yield Way(name="`--calibration`", scores=[estimate], across=across, in_rounds=True)
         if not across:
-            yield Way(name="the same, `--across-layers`", scores=[estimate], across=True)
+            name = "`--calibration`, `--across-layers`"
+            yield Way(name=name, scores=[estimate], across=True, in_rounds=True)
+            yield Way(name="the estimate, in one round", scores=[estimate], across=False)
             weights = importance_by_weights(self.source).scores
             yield Way(name="the weights alone", scores=[weights], across=False)
         chance = [self.drawn(seed) for seed in range(self.options.seeds)]
@@ -249,7 +275,7 @@ class Bench:
         )
 
     def command(self) -> str:
-        """The refitted cell of the estimate, of the first share."""
+        """The refitted cell of `--calibration`, of the first share."""
         options = self.options
         across = " --across-layers" if options.across_layers else ""
         window = f" --window {options.window} --stride {options.window}" if options.window else ""

@@ -17,9 +17,10 @@ from .output.standard_streams import settle_streams
 from .output.waiting import end_waiting, waiting
 
 if TYPE_CHECKING:
-    from headcount.report.report import Report
+    from headcount.report.report import Report, Table
 
 
+_LISTED = 12  # rows, or as many as a screen has room for
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -136,6 +137,23 @@ def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -
     write_text(render(reports, form, shown), output)
 
 
+def write_list(
+    report: "Report", form: str, output: Path | None, overview: "Table | None" = None
+) -> None:
+    """A report that lists what is known. A terminal is shown the `overview`, or what fits on its
+    screen, unless all is asked for; what is none gets the list. Raises WriteError."""
+    if sys.stdout.isatty():
+        first, *others = report.tables
+        shown = (
+            [first._replace(brief=_LISTED)]
+            if overview is None
+            else [overview, first._replace(brief=0)]
+        )
+        hidden = (table._replace(brief=0) for table in others)
+        report = report._replace(tables=(*shown, *hidden), records=report.records or first)
+    write_reports([report], form, output)
+
+
 def write_text(text: str, output: Path | None) -> None:
     """Writes `text` to stdout or to a file. Raises WriteError."""
     if output is None:
@@ -146,7 +164,9 @@ def write_text(text: str, output: Path | None) -> None:
     write_report(output, text)
 
 
-def hand_over(reports: "list[Report]", holds: str, write: "Callable[[list[Report]], None]") -> None:
+def hand_over(
+    reports: "Sequence[Report]", holds: str, write: "Callable[[Sequence[Report]], None]"
+) -> None:
     """Writes the reports of what has been done; a WriteError also says what `holds` even so."""
     try:
         write(reports)

@@ -9,7 +9,7 @@ from headcount.convert.plan.request import Format
 from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
-from .console import Command, write_reports
+from .console import Command, write_list, write_reports
 from .convert_conflicts import check_together
 from .convert_options import (
     CONVERSION,
@@ -84,7 +84,7 @@ def convert(
     if families:
         from headcount.convert.families import families_report
 
-        write_reports([families_report()], form, output)
+        write_list(families_report(), form, output)
         return
     if verified is not None:
         with on_signals(exit_at_once):

@@ -61,15 +61,6 @@ def check_together(context: click.Context) -> None:
             _refuse(context, given, _EVALUATION, "is for --evaluate or --sweep: add one of them")
         return
     _refuse(context, given, _OF_ONE, "does not go with --sweep, which converts and evaluates all")
-    if "pruned_heads" in given:
-        why = "tells what fewer K/V heads cost each layer: leave out --prune-heads, or this"
-        _refuse(context, given, ("by_layer",), why)
-    if "methods" in given:
-        why = "does not go with --sweep-methods: name it there"
-        _refuse(context, given, ("method", "quality"), why)
-    elif "method" in given:
-        why = "does not go with --method in a sweep: --sweep-methods takes names of both"
-        _refuse(context, given, ("quality",), why)
 
 
 def _is_given(context: click.Context, name: str) -> bool:

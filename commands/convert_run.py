@@ -1,22 +1,22 @@
 """What `convert` does: plan, apply, check, evaluate, and hand over the reports."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headcount.convert.conversion import COMPLETE, ConversionReport, apply_plan
+from headcount.convert.conversion import COMPLETE, apply_plan
 from headcount.convert.conversion_report import conversion_plan_report, conversion_report
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
-from headcount.convert.plan.rounding import rounding_of
 from headcount.convert.source_folder import source_folder
-from headcount.library.conversions import conversion_request
+from headcount.library.conversions import checked_conversion, conversion_request
+from headcount.library.evaluations import check_evaluation
 from headcount.model.errors import HeadcountError
-from headcount.report.report import Report
+from headcount.report.report import Report, in_one_document
 from headcount.running.signals import exit_cleanly, exit_telling, on_signals
 
 from .console import hand_over
-from .evaluate import check_evaluation, run_evaluation
+from .evaluate import run_evaluation
 from .output.report_path import check_report_path
 
 
@@ -31,7 +31,7 @@ def convert_model(
     checks: bool,
     dry_run: bool,
     output: Path | None,
-    write: Callable[[list[Report]], None],
+    write: Callable[[Sequence[Report]], None],
 ) -> None:
     """Converts with `options`, the fields of a ConversionRequest by their names, and evaluates with
     the options `evaluation` if they are given; `checks`: runs source and result. `write` gets the
@@ -55,37 +55,20 @@ def convert_model(
             done = apply_plan(plan)
         holds = f"{target}: {COMPLETE}"
         with on_signals(exit_telling(holds)):
-            reports, problems = [conversion_report(done)], ""
+            more: dict[str, Report] = {}
+            problems = ""
             failure: HeadcountError | None = None
             try:
                 if checks:
-                    problems = _check(target, done, reports)
+                    more["check"], problems = checked_conversion(target, done)
                 if evaluation is not None:
-                    report, failure = run_evaluation(
+                    more["evaluation"], failure = run_evaluation(
                         str(target), str(found.path), card=True, **evaluation
                     )
                     plan.source.check()
-                    reports.append(report)
             finally:  # an evaluation that fails does not undo the conversion
-                hand_over(reports, holds, write)
+                hand_over(in_one_document(conversion_report(done), more), holds, write)
             if problems:
                 raise CheckFailedError(f"{target}: {problems}; the output is kept")
             if failure is not None:
                 raise failure
-
-
-def _check(target: Path, done: ConversionReport, reports: list[Report]) -> str:
-    """Adds the report of a check; what is wrong, in one line."""
-    from headcount.convert.check import check_conversion
-    from headcount.convert.check_report import check_report
-
-    checked = check_conversion(
-        done.plan.source.folder,
-        target,
-        lossless=all(layer.merged_equal for layer in done.layers),
-        rounding=rounding_of(done.plan),
-        pruned={layer.index: layer.pruned for layer in done.plan.layers if layer.pruned},
-    )
-    done.plan.source.check()
-    reports.append(check_report(checked))
-    return "; ".join(checked.problems)

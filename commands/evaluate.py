@@ -39,7 +39,11 @@ evaluation_options = stack(
     click.option("--window", type=TOKENS, help="Tokens a window; default: up to 1,024."),
     click.option("--stride", type=TOKENS, help="Tokens between windows; default: half a window."),
     click.option("--tokenizer", type=PATH, help="A folder; default: the model's own."),
-    click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
+    click.option(
+        "--torch-device",
+        "device",
+        help="cpu, cuda, cuda:1…, or auto: spread over all; default: cuda if there.",
+    ),
     _option("--behaviour", click.Choice(BEHAVIOURS), "How much to ask of the use of context."),
     _option("--roles/--no-roles", words="Whether to compare the roles of heads.", shown=False),
     _option("--speed/--no-speed", words="Whether to measure speed.", shown=False),
@@ -106,17 +110,3 @@ def run_evaluation(
         write_into_card(Path(model), evaluation)
     failed = None if failure is None else EvaluationFailedError(failure)
     return evaluation_report(evaluation), failed
-
-
-def check_evaluation(source: Path, **request: Any) -> None:
-    """Raises HeadcountError for an evaluation that would fail, before a conversion is made for it:
-    text, tokenizer, window and device are those of the source."""
-    from headcount.evaluate.evaluation_plan import check_request, plan_evaluation
-    from headcount.evaluate.pairs.pairs_evaluation import reads_pairs
-    from headcount.running.boundary import quiet_transformers
-
-    asked = EvaluationRequest(model=str(source), **request)
-    with quiet_transformers():
-        check_request(asked)
-        if not reads_pairs(asked):
-            plan_evaluation(asked)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from headcount.audit.topics import DEFAULT_MODEL, QUESTIONS
+from headcount.audit.topics import QUESTIONS
 
 from .console import Command, write_reports
 from .options.completion import complete_model
@@ -31,12 +31,6 @@ def explain(topic: str | None, model: str | None, form: str, output: Path | None
       headcount explain gqa llama-3-8b
       headcount explain mla deepseek-v3 --format markdown
     """
-    from headcount.audit.topics.explaining import explained, topics_report
+    from headcount.library.explanations import explain as explained
 
-    if topic is None:
-        write_reports([topics_report()], form, output)
-        return
-    from headcount.audit.auditing import audit_model
-
-    audit = audit_model(model or DEFAULT_MODEL)
-    write_reports([explained(topic, audit, by_default=model is None)], form, output)
+    write_reports([explained(topic, model).report], form, output)

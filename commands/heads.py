@@ -48,7 +48,11 @@ _OPTIONS = stack(
     _of_text("--text", str, "Of --importance: a UTF-8 file."),
     _of_text("--max-tokens", TOKENS, "Of --importance: how much of it is read."),
     click.option("--dtype", help="Element type to load the weights as; default: as stored."),
-    click.option("--torch-device", "device", help="cpu, cuda, cuda:1…; default: cuda if there."),
+    click.option(
+        "--torch-device",
+        "device",
+        help="cpu, cuda, cuda:1…, or auto: spread over all; default: cuda if there.",
+    ),
 )
 
 

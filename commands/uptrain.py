@@ -1,17 +1,16 @@
 """`uptrain`: heal a converted model by training it to predict what its original predicts."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
-from headcount.model.errors import MissingExtraError
 from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, exit_cleanly, on_signals
 from headcount.uptrain.uptrain_request import COMPUTE_DTYPES, DECAYS, UptrainRequest
 
 from .console import Command, write_reports
+from .launched import in_main_process
 from .options.shared import (
     AT_LEAST_1,
     PATH,
@@ -90,7 +89,16 @@ _OPTIONS = stack(
         type=click.Choice(COMPUTE_DTYPES),
         help="To compute in; weights are trained in float32. Default: as the launcher says.",
     ),
-    click.option("--torch-device", "device", help="cpu or cuda; default: cuda if there."),
+    click.option(
+        "--torch-device",
+        "device",
+        help="cpu, cuda, or auto: the original over all; default: cuda if there.",
+    ),
+    click.option(
+        "--shard",
+        is_flag=True,
+        help="The processes of a launcher share weights and optimizer (FSDP2).",
+    ),
     _option("--seed", int, "Of the order of rows."),
     _option("--checkpoint-every", click.IntRange(0), "Steps; 0: only between the phases."),
     _option(
@@ -105,6 +113,7 @@ _OPTIONS = stack(
 @_OPTIONS
 @output_options
 @details_option
+@in_main_process
 def uptrain(
     converted: str,
     teacher: str,
@@ -122,11 +131,10 @@ def uptrain(
     \b
     Example:
       headcount uptrain ./gqa --teacher ./mha --text prose.txt
-      accelerate launch -m headcount uptrain ./gqa --teacher ./mha --text a.txt
+      torchrun --nproc_per_node 4 -m headcount uptrain ./gqa --teacher ./mha --text a.txt --shard
     """
     with on_signals(exit_at_once):
         need_extra()
-        _need_accelerate()
         from headcount.uptrain.uptrain_report import uptraining_report
         from headcount.uptrain.uptraining import uptrain
 
@@ -136,14 +144,4 @@ def uptrain(
         request = UptrainRequest(converted=converted, teacher=teacher, texts=texts, **options)
         with on_signals(exit_cleanly):
             report = uptrain(request)
-        if report is not None:  # in the main process alone
-            write_reports([uptraining_report(report)], form, output)
-
-
-def _need_accelerate() -> None:
-    """Raises MissingExtraError."""
-    if find_spec("accelerate") is None:
-        raise MissingExtraError(
-            "uptrain needs accelerate: install the extra `uptrain`, in a clone of headcount with:"
-            " pip install '.[uptrain]'"
-        )
+        write_reports([uptraining_report(report)], form, output)

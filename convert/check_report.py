@@ -15,7 +15,7 @@ def check_report(checked: Checked) -> Report:
         facts=tuple(_facts(checked)),
         notes=(_note(checked),),
         title_is_answer=True,
-        document={"schema_version": 1, "check": asdict(checked)},
+        document=asdict(checked),
     )
 
 

@@ -66,14 +66,21 @@ def families_report() -> Report:
     latents = with_latents()
     return Report(
         title=f"{len({row.model_type for row in found})} model types can be converted",
-        tables=(Table(key="families", title="Families", columns=_COLUMNS, rows=rows),),
+        tables=(
+            Table(key="families", title="Families", columns=_COLUMNS, rows=rows),
+            Table(
+                key="latents",
+                title="Types that can keep latents",
+                columns=(_COLUMNS[0],),
+                rows=tuple((name,) for name in latents),
+            ),
+        ),
         notes=(
             "native: the class that it has can hold fewer K/V heads. rehome: another class"
             " computes the same function. custom: a modelling file of ours that lies beside the"
             " weights and is loaded with trust_remote_code=True; by layer: for numbers that differ"
             " between layers.",
-            f"--latent: {len(latents)} model types can keep latents, by a modelling file of ours:"
-            f" {', '.join(latents)}.",
+            f"--latent: {len(latents)} model types can keep latents, by a modelling file of ours.",
         ),
         document={
             "schema_version": 1,

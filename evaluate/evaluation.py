@@ -51,8 +51,7 @@ def evaluate(
         plan = plan_evaluation(request)
         roles = roles_section(request)  # first: it loads one model at a time
         models = [
-            load_model(runnable, dtype=plan.dtype, device=plan.device)
-            for runnable in plan.runnables
+            load_model(runnable, dtype=plan.dtype, place=plan.place) for runnable in plan.runnables
         ]
         start = time.perf_counter()
         scores = _score(plan, models)
@@ -75,7 +74,7 @@ class _Runs:
 def _score(plan: EvaluationPlan, models: list[LoadedModel]) -> TextScores:
     return score_text(
         models[0].model,
-        torch.tensor(plan.tokens.ids, device=plan.device),
+        torch.tensor(plan.tokens.ids, device=plan.place.inputs),
         progress_bar(plan.windows, "scoring", "window"),
         chunk=chunk_positions(plan.runnables[0].vocab_size),
         bos=plan.tokens.bos,
@@ -99,7 +98,7 @@ def _probe(
 
 def _run(plan: EvaluationPlan, models: list[LoadedModel], predict: PredictCache) -> _Runs:
     """The cache measurement comes first, and warms each model up for the timing."""
-    ids = torch.tensor(plan.tokens.ids, device=plan.device)
+    ids = torch.tensor(plan.tokens.ids, device=plan.place.inputs)
     tokens = tiled(ids, plan.prompt_tokens + plan.decode_tokens)
     prompt, decode = tokens.split([plan.prompt_tokens, plan.decode_tokens], dim=1)
     weighed = [weigh_cache(loaded, prompt, decode, predict) for loaded in models]
@@ -207,7 +206,7 @@ def _settings(plan: EvaluationPlan, loaded: LoadedModel) -> Settings:
         bos=plan.tokens.bos,
         tokenizer=plan.tokenizer_folder,
         dtype=loaded.dtype,
-        device=str(plan.device),
+        device=str(plan.place),
         threads=torch.get_num_threads(),
         attention=str(loaded.model.config._attn_implementation),
         prompt_tokens=plan.prompt_tokens,

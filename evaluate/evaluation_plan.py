@@ -7,7 +7,8 @@ from transformers import PreTrainedTokenizerBase
 
 from headcount.heads.atlas_plan import usable_ids
 from headcount.model.errors import HeadcountError
-from headcount.running.load import resolve_device, resolve_load_dtype
+from headcount.running.load import resolve_load_dtype
+from headcount.running.placement import Placement, resolve_placement
 from headcount.running.runnable import RunnableModel, open_runnable
 from headcount.running.text import Text
 from headcount.running.tokens import TokenSequence, check_ids, has_vocabulary, load_tokenizer
@@ -39,14 +40,14 @@ class EvaluationPlan:
     prompt_tokens: int
     decode_tokens: int
     dtype: torch.dtype | None
-    device: torch.device
+    place: Placement
 
 
 def plan_evaluation(request: EvaluationRequest) -> EvaluationPlan:
     """Checks everything that can be checked without weights. Raises HeadcountError."""
     check_request(request)
     check_tasks(request)
-    device, dtype = resolve_device(request.device), resolve_load_dtype(request.dtype)
+    place, dtype = resolve_placement(request.device), resolve_load_dtype(request.dtype)
     text, texts = read_documents(request.text, documents=request.documents)
     names = [request.model] if request.against is None else [request.model, request.against]
     runnables = tuple(open_runnable(name) for name in names)
@@ -74,7 +75,7 @@ def plan_evaluation(request: EvaluationRequest) -> EvaluationPlan:
         prompt_tokens=prompt_tokens,
         decode_tokens=decode_tokens,
         dtype=dtype,
-        device=device,
+        place=place,
     )
 
 

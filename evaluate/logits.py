@@ -47,7 +47,7 @@ class RowLogits:
 
     def at(self, start: int, stop: int) -> Tensor:
         """Logits of the positions `[start, stop)`: [rows, stop - start, vocabulary]."""
-        positions = torch.arange(start, stop, device=self._input_ids.device)
+        positions = torch.arange(start, stop)  # on the CPU, which indexes every device
         with ExitStack() as stack:
             for replay in self._replays:
                 stack.enter_context(replay.installed())

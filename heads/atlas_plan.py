@@ -9,7 +9,8 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from headcount.audit import Audit, audit_model
 from headcount.convert.homes.custom_config import KEPT
 from headcount.model.errors import HeadcountError
-from headcount.running.load import resolve_device, resolve_load_dtype
+from headcount.running.load import resolve_load_dtype
+from headcount.running.placement import Placement, resolve_placement
 from headcount.running.runnable import RunnableModel, is_encoder_decoder, open_runnable
 from headcount.running.tokens import begins_with_bos, has_vocabulary, load_tokenizer
 
@@ -32,12 +33,12 @@ class AtlasPlan:
     sequences: RepeatedTokens
     start_id: int | None
     dtype: torch.dtype | None
-    device: torch.device
+    place: Placement
 
     @property
     def short(self) -> torch.Tensor:
         """The start of one sequence, for a pass that shows only which module is where."""
-        return self.sequences.ids[:1, : self.sequences.start + LEAST_TOKENS].to(self.device)
+        return self.sequences.ids[:1, : self.sequences.start + LEAST_TOKENS].to(self.place.inputs)
 
     @property
     def has_encoder(self) -> bool:
@@ -56,7 +57,7 @@ def plan_atlas(request: HeadsRequest, folder: Path, name: str) -> AtlasPlan:
     reports call `name`. Raises HeadcountError."""
     if min(request.sequences, request.batch_size) < 1:
         raise HeadcountError("--sequences and --batch-size: both take at least 1")
-    device, dtype = resolve_device(request.device), resolve_load_dtype(request.dtype)
+    place, dtype = resolve_placement(request.device), resolve_load_dtype(request.dtype)
     runnable = open_runnable(str(folder), encoder_decoders=True)
     audit = audit_model(str(folder))
     has_encoder = is_encoder_decoder(runnable.config)
@@ -86,7 +87,7 @@ def plan_atlas(request: HeadsRequest, folder: Path, name: str) -> AtlasPlan:
         ),
         start_id=start_id,
         dtype=dtype,
-        device=device,
+        place=place,
     )
 
 

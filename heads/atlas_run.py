@@ -15,6 +15,7 @@ from headcount.convert.stream.reader import SourceReader
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.freed_memory import give_back
 from headcount.running.load import LoadedModel, load_model
+from headcount.running.placement import check_in_memory
 from headcount.running.progress import progress_bar
 
 from .atlas import Atlas, AtlasSettings, AttentionAtlas, Cost
@@ -39,7 +40,8 @@ def make_atlas(request: HeadsRequest, folder: Path, name: str, *, progress: bool
 
 def run_atlas(plan: AtlasPlan, *, progress: bool = False) -> Atlas:
     """The atlas of the model of a plan, which is in memory until it is done."""
-    loaded = load_model(plan.runnable, dtype=plan.dtype, device=plan.device, attention="eager")
+    loaded = load_model(plan.runnable, dtype=plan.dtype, place=plan.place, attention="eager")
+    check_in_memory(loaded.model, "heads")
     return atlas_of(plan, loaded, progress=progress)
 
 
@@ -80,14 +82,14 @@ class _Measured:
 
     def run(self, loaded: LoadedModel, ids: Tensor) -> None:
         """Adds a batch of sequences, [B, T]."""
-        plan, ids = self._plan, ids.to(self._plan.device)
+        plan, ids = self._plan, ids.to(self._plan.place.inputs)
         targets = targets_of(ids)
         aligned = _encoder_reads_tokens(loaded)
         copies = (plan.sequences.start, plan.sequences.tokens) if aligned else None
         found: list[tuple[str, PatternSums]] = []
 
         def take(path: str, pattern: Tensor) -> None:
-            at = len(found)
+            pattern, at = pattern.to(ids.device), len(found)
             one = plan.attentions[at] if at < len(plan.attentions) else None
             if one is not None and one.is_cross:
                 sums = cross_attention_sums(pattern, copies)
@@ -121,7 +123,7 @@ def _inputs(plan: AtlasPlan, loaded: LoadedModel, ids: Tensor) -> dict[str, Any]
     generator = torch.Generator().manual_seed(plan.request.seed)
     width = loaded.model.config.get_text_config(decoder=True).hidden_size
     noise = torch.randn(*copy.shape, width, generator=generator)
-    states = noise.to(device=plan.device, dtype=loaded.model.dtype)
+    states = noise.to(device=plan.place.inputs, dtype=loaded.model.dtype)
     return {
         "encoder_outputs": BaseModelOutput(last_hidden_state=states),
         "decoder_input_ids": ids,
@@ -196,7 +198,7 @@ def _settings(plan: AtlasPlan, loaded: LoadedModel) -> AtlasSettings:
         start_id=plan.start_id,
         seed=plan.request.seed,
         dtype=loaded.dtype,
-        device=str(plan.device),
+        device=str(plan.place),
         thresholds=plan.request.thresholds,
         torch=torch.__version__,
         transformers=transformers.__version__,

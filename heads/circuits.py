@@ -23,11 +23,11 @@ def vocabulary_product(model: PreTrainedModel) -> Tensor | None:
     one, other = getattr(read, "weight", None), getattr(write, "weight", None)
     if one is None or other is None or one.shape != other.shape:
         return None
-    mean = other.float().mean(dim=0)
+    mean = other.float().mean(dim=0).to(one.device)
     pairs = zip(one.split(_ROWS), other.split(_ROWS), strict=True)
     product = torch.zeros(one.shape[1], one.shape[1], device=one.device)
     for embedded, unembedded in pairs:
-        product += embedded.float().T @ (unembedded.float() - mean)
+        product += embedded.float().T @ (unembedded.to(one.device).float() - mean)
     return product.cpu()
 
 

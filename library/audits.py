@@ -9,7 +9,7 @@ from headcount.model.sizes import AuditRequest
 from headcount.report.report import Finding, Severity
 
 from .deeper_looks import deeper_look
-from .result import DocumentResult, findings_from, public
+from .result import Result, findings_from, public
 from .values import WORKLOAD, Name, Size, checked, model_name
 
 
@@ -44,7 +44,7 @@ class AuditedLayer:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AuditResult(DocumentResult):
+class AuditResult(Result):
     """An audit. Bytes are those of the cache of transformers for `batch_size` sequences of
     `context` tokens; `cache_bytes_per_token` is what one more token takes once every window is
     full. Counts that neither config nor weights say are None."""
@@ -114,7 +114,6 @@ def audit(
     about, asked, totals = (document[part] for part in ("model", "request", "totals"))
     return AuditResult(
         report=report,
-        schema_version=document["schema_version"],
         **{name: about[name] for name in ("id", "model_type", "source", "dtype")},
         **{name: asked[name] for name in ("context", "batch_size", "kv_dtype")},
         **{name: totals[name] for name in _TOTALS},

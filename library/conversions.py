@@ -25,13 +25,26 @@ from headcount.convert.plan.request import (
     parse_key_value_heads,
 )
 from headcount.model.errors import HeadcountError
-from headcount.report.report import Finding
+from headcount.report.report import Finding, Report, in_one_document
 from headcount.running.extra import need_extra
 
-from .result import DocumentResult, public
-from .values import Name, Size, model_name, nbytes, one_of, path, tokens
+from .result import Result, bars, public
+from .values import (
+    Check,
+    Name,
+    Size,
+    flag,
+    model_name,
+    named,
+    nbytes,
+    one_of,
+    path,
+    settled,
+    tokens,
+)
 
 if TYPE_CHECKING:
+    from headcount.convert.conversion import ConversionReport
     from headcount.convert.source_folder import SourceFolder
 
 
@@ -49,8 +62,30 @@ class ConvertedLayer:
     lossless: bool | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConversionCheck:
+    """Source and result on the same random tokens. `max_difference` is the largest of the logits,
+    `relative_difference` that of their norms; `lossless`: they had to be equal. `cast` is the type
+    that the source's numbers were rounded to first, `masked_heads` counts its query heads that
+    were pruned. What a model has no cache for is None. `problems` is what is wrong, in
+    sentences."""
+
+    dtype: str
+    lossless: bool
+    masked_heads: int
+    cast: str | None
+    prompt_tokens: int
+    max_difference: float
+    relative_difference: float
+    top1_agreement: float
+    generated_tokens: int | None
+    predicted_cache_bytes: int | None
+    measured_cache_bytes: int | None
+    problems: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ConversionResult(DocumentResult):
+class ConversionResult(Result):
     """A conversion: the content of its conversion.json or, of a dry run, the plan. `target` is None
     where nothing was written; `lossless` says whether only equal heads were merged."""
 
@@ -65,6 +100,12 @@ class ConversionResult(DocumentResult):
     layers: tuple[ConvertedLayer, ...] = field(repr=False)
     notes: tuple[str, ...] = field(repr=False)
     findings: tuple[Finding, ...] = field(repr=False)
+    check: ConversionCheck | None
+    check_report: Report | None = field(repr=False)
+
+    @property
+    def _reports(self) -> tuple[Report, ...]:
+        return (self.report, *([] if self.check_report is None else [self.check_report]))
 
 
 @public
@@ -96,6 +137,7 @@ def convert(
     workers: int = 2,
     overwrite: bool = False,
     dry_run: bool = False,
+    check: bool = False,
     progress: bool = False,
 ) -> ConversionResult:
     """Turns the model in the folder `source`, or of the Hub, into one with fewer K/V heads, in the
@@ -107,7 +149,13 @@ def convert(
     (fast, good, best) sets `method` to `reconstruct`, of which those that are given come first;
     `calibration` is a UTF-8 file or "builtin". `source` is never written to; `target` appears when
     it is whole and audited clean, and a second call finds it done. `dry_run` plans and writes
-    nothing. `progress`: bars on standard error, if that is a terminal.
+    nothing. `check` also runs source and result on a few tokens: what it finds is in the result.
+    `progress`: bars on standard error, if that is a terminal.
+
+    The process that calls it does all the work, also in a program that a launcher has started in
+    several: that all of them would call it, and when, only the program knows, and one that waited
+    for others that never come would wait for good. Call it in one of them; to share the work, start
+    the command with the launcher (docs/scale.md).
 
     Raises HeadcountError for what cannot be converted, or written (WriteError).
     """
@@ -118,29 +166,39 @@ def convert(
         "latent": latent,
         "cache_budget": cache_budget,
         "across_layers": across_layers,
-        "quality": None if quality is None else one_of(QUALITIES)("quality", quality),
-        **{"method": method, "grouping": grouping, "temperature": temperature, "refit": refit},
-        "reconstruct": reconstruct,
-        "calibration": None if calibration is None else model_name(calibration),
-        "calibration_tokens": _given(tokens, "calibration_tokens", calibration_tokens),
-        "calibration_row_tokens": _given(tokens, "calibration_row_tokens", calibration_row_tokens),
+        **{"quality": quality, "method": method, "grouping": grouping, "refit": refit},
+        **{"temperature": temperature, "reconstruct": reconstruct, "calibration": calibration},
+        "calibration_tokens": calibration_tokens,
+        "calibration_row_tokens": calibration_row_tokens,
+        "max_shard_size": max_shard_size,
         **{"seed": seed, "home": home, "dtype": dtype, "format": format, "workers": workers},
-        "max_shard_size": _given(nbytes, "max_shard_size", max_shard_size),
         "overwrite": overwrite,
     }
-    return _converted(
-        model_name(source),
-        path("target", target),
-        options,
-        allow_pickle=allow_pickle,
-        merge_adapter=merge_adapter,
-        dry_run=dry_run,
-        progress=progress,
-    )
+    with bars(progress):
+        return _converted(
+            model_name(source),
+            path("target", target),
+            conversion_options(options),
+            allow_pickle=allow_pickle,
+            merge_adapter=merge_adapter,
+            dry_run=dry_run,
+            checks=flag("check", check),
+        )
 
 
-def _given(check: Any, name: str, value: object) -> Any:
-    return None if value is None else check(name, value)
+_CHECKS: Mapping[str, Check] = {
+    "quality": one_of(QUALITIES),
+    "calibration": named,
+    "calibration_tokens": tokens,
+    "calibration_row_tokens": tokens,
+    "max_shard_size": nbytes,
+}
+
+
+def conversion_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a ConversionRequest, and `quality`, of which those are checked that are no more
+    than a word or a size. Raises HeadcountError."""
+    return settled(given, _CHECKS)
 
 
 def _converted(
@@ -151,7 +209,7 @@ def _converted(
     allow_pickle: bool,
     merge_adapter: bool,
     dry_run: bool,
-    progress: bool,
+    checks: bool,
 ) -> ConversionResult:
     from headcount.convert.conversion import apply_plan
     from headcount.convert.conversion_report import conversion_plan_report, conversion_report
@@ -162,15 +220,19 @@ def _converted(
         source, target, whole=not dry_run, allow_pickle=allow_pickle, merge_adapter=merge_adapter
     ) as found:
         plan = plan_conversion(conversion_request(found, target, options))
-        if dry_run:
-            report, done_before = conversion_plan_report(plan), False
-        else:
-            done = apply_plan(plan, progress=progress)
-            report, done_before = conversion_report(done), done.done_before
-    document: Mapping[str, Any] = report.document
+        reports: tuple[Report, ...] = (conversion_plan_report(plan),)
+        done_before = False
+        if not dry_run:
+            done = apply_plan(plan)
+            reports, done_before = (conversion_report(done),), done.done_before
+            if checks:
+                check = {"check": checked_conversion(target, done)[0]}
+                reports = in_one_document(reports[0], check)
+    document: Mapping[str, Any] = reports[0].document
+    check_of = document.get("check")
     return ConversionResult(
-        report=report,
-        schema_version=document["schema_version"],
+        report=reports[0],
+        check_report=reports[1] if len(reports) > 1 else None,
         target=None if dry_run else target,
         source_model_type=document["source"]["model_type"],
         model_type=document["target"]["model_type"],
@@ -182,7 +244,26 @@ def _converted(
         layers=tuple(_layer(layer) for layer in document["layers"]),
         notes=tuple(document["notes"]),
         findings=tuple(plan.findings),
+        check=None if check_of is None else ConversionCheck(**check_of),
     )
+
+
+def checked_conversion(target: Path, done: "ConversionReport") -> "tuple[Report, str]":
+    """Runs the source of a conversion and its result on a few tokens: the report, and what is
+    wrong, in one line. Raises HeadcountError."""
+    from headcount.convert.check import check_conversion
+    from headcount.convert.check_report import check_report
+    from headcount.convert.plan.rounding import rounding_of
+
+    checked = check_conversion(
+        done.plan.source.folder,
+        target,
+        lossless=all(layer.merged_equal for layer in done.layers),
+        rounding=rounding_of(done.plan),
+        pruned={layer.index: layer.pruned for layer in done.plan.layers if layer.pruned},
+    )
+    done.plan.source.check()
+    return check_report(checked), "; ".join(checked.problems)
 
 
 def _layer(document: Mapping[str, Any]) -> ConvertedLayer:

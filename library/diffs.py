@@ -8,7 +8,7 @@ from headcount.audit.auditing import audit_model
 from headcount.audit.diff import Difference, diff_report
 from headcount.model.sizes import AuditRequest
 
-from .result import DocumentResult, public
+from .result import Result, public
 from .values import WORKLOAD, Name, Size, checked, model_name
 
 
@@ -22,7 +22,7 @@ class LayerDifferences:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DiffResult(DocumentResult):
+class DiffResult(Result):
     """What differs between `a` and `b`: fields of the models by their names, each with its values
     `a` and `b`, and layers. `same`: nothing does. Caches are those of `context` tokens."""
 
@@ -55,7 +55,6 @@ def diff(
     first, second = document["models"]
     return DiffResult(
         report=report,
-        schema_version=document["schema_version"],
         a=first["id"],
         b=second["id"],
         same=document["same"],

@@ -9,15 +9,27 @@ from headcount.evaluate.errors import EvaluationFailedError
 from headcount.evaluate.evaluation_request import BEHAVIOURS, EvaluationRequest
 from headcount.running.extra import need_extra
 
-from .result import DocumentResult, public
-from .values import Name, Size, flag, integer, model_name, one_of, path, several, tokens
+from .result import Result, bars, public
+from .values import (
+    Check,
+    Name,
+    Size,
+    flag,
+    integer,
+    model_name,
+    one_of,
+    path,
+    settled,
+    several,
+    tokens,
+)
 from .values import text as name_of_task
 
 _DEFAULTS = EvaluationRequest(model="")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class EvaluationResult(DocumentResult):
+class EvaluationResult(Result):
     """What was measured. Losses are nats a token; what compares two models is None without an
     original, and the cache's bytes where they cannot be told."""
 
@@ -55,6 +67,7 @@ def evaluate(
     task_folder: Name | None = None,
     task_limit: int | None = None,
     card: bool = False,
+    progress: bool = False,
 ) -> EvaluationResult:
     """Measures the model in a folder and, with the folder of the original as `against`, what sets
     the two apart. Needs the extra `convert`, and `tasks` the extra `tasks`.
@@ -63,30 +76,52 @@ def evaluate(
     windows of `window` tokens every `stride`; with `documents` each line, or each file of a folder,
     is a sequence. An encoder-decoder is measured on `pairs`, a file of sources and targets; without
     one the lines of the text are sources, and the original's own words the targets. `device` is
-    cpu, cuda… as torch calls it. With `card` the figures go into the model card of a converted
-    folder. Raises HeadcountError, and EvaluationFailedError where the numbers are worth nothing.
+    cpu, cuda… as torch calls it, or auto: spread over all. With `card` the figures go into the
+    model card of a converted folder. Raises HeadcountError, and EvaluationFailedError where the
+    numbers are worth nothing.
     """
     need_extra("headcount.evaluate")
+    on = {"text": text, "pairs": pairs, "documents": documents, "tokenizer": tokenizer}
+    sizes = {"max_tokens": max_tokens, "window": window, "stride": stride}
+    parts = {"behaviour": behaviour, "roles": roles, "speed": speed}
+    of_tasks = {"tasks": tasks, "task_folder": task_folder, "task_limit": task_limit}
+    asked = evaluation_options({**on, **sizes, **parts, **of_tasks, "device": device})
     request = EvaluationRequest(
         model=model_name(model),
         against=None if against is None else model_name(against),
         dtype=dtype,
-        documents=documents,
-        max_tokens=tokens("max_tokens", max_tokens),
-        window=None if window is None else tokens("window", window),
-        stride=None if stride is None else tokens("stride", stride),
-        device=device,
-        behaviour=one_of(BEHAVIOURS)("behaviour", behaviour),
-        roles=roles,
-        speed=speed,
-        tasks=several(name_of_task)("tasks", tasks),
-        task_limit=None if task_limit is None else integer("task_limit", task_limit),
-        text=None if text is None else path("text", text),
-        pairs=None if pairs is None else path("pairs", pairs),
-        tokenizer=None if tokenizer is None else path("tokenizer", tokenizer),
-        task_folder=None if task_folder is None else path("task_folder", task_folder),
+        **asked,
     )
-    return _evaluated(request, flag("card", card))
+    with bars(progress):
+        return _evaluated(request, flag("card", card))
+
+
+_CHECKS: Mapping[str, Check] = {
+    **dict.fromkeys(("max_tokens", "window", "stride"), tokens),
+    **dict.fromkeys(("text", "pairs", "tokenizer", "task_folder"), path),
+    "behaviour": one_of(BEHAVIOURS),
+    "tasks": several(name_of_task),
+    "task_limit": integer,
+}
+
+
+def evaluation_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of an EvaluationRequest, checked. Raises HeadcountError."""
+    return settled(given, _CHECKS)
+
+
+def check_evaluation(source: Path, **request: Any) -> None:
+    """Raises HeadcountError for an evaluation that would fail, before a conversion is made for it:
+    text, tokenizer, window and device are those of the source."""
+    from headcount.evaluate.evaluation_plan import check_request, plan_evaluation
+    from headcount.evaluate.pairs.pairs_evaluation import reads_pairs
+    from headcount.running.boundary import quiet_transformers
+
+    asked = EvaluationRequest(model=str(source), **request)
+    with quiet_transformers():
+        check_request(asked)
+        if not reads_pairs(asked):
+            plan_evaluation(asked)
 
 
 def _evaluated(request: EvaluationRequest, card: bool) -> EvaluationResult:
@@ -107,7 +142,6 @@ def _evaluated(request: EvaluationRequest, card: bool) -> EvaluationResult:
     compared = ("delta_loss", "kl_divergence", "top1_agreement")
     return EvaluationResult(
         report=report,
-        schema_version=document["schema_version"],
         **{name: about[name] for name in ("id", "loss", "perplexity", "tokens")},
         against=original["id"] if original else None,
         **{name: document[name] for name in compared},

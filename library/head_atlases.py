@@ -12,7 +12,7 @@ from headcount.heads.importance.importance_request import ImportanceRequest
 from headcount.model.errors import HeadcountError
 from headcount.running.extra import need_extra
 
-from .result import DocumentResult, public
+from .result import Result, public
 from .values import Name, Size, integer, model_name
 from .values import tokens as token_count
 
@@ -24,7 +24,7 @@ _DEFAULTS = HeadsRequest(model="")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HeadsResult(DocumentResult):
+class HeadsResult(Result):
     """What heads do: `roles` are the layer and number of every head with a role, by the role. Of a
     comparison, or of what heads are worth, they are empty: `to_dict()` has what was found."""
 
@@ -111,7 +111,6 @@ def _result(report: "Report", warnings: tuple[str, ...]) -> HeadsResult:
     roles = document["roles"] if is_atlas else {}
     return HeadsResult(
         report=report,
-        schema_version=document["schema_version"],
         id=document["model"]["id"],
         model_type=document["model"]["model_type"],
         roles=MappingProxyType(

@@ -8,7 +8,7 @@ from headcount.plan.command import plan_command
 from headcount.plan.engines.registry import ENGINES
 from headcount.report.report import Finding
 
-from .result import DocumentResult, public
+from .result import Result, public
 from .start_options import STARTS, StartOptions
 from .values import (
     WORKLOAD,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PlanningResult(DocumentResult):
+class PlanningResult(Result):
     """A plan. Bytes are those of one device; what has no device to be held against is None, as is
     what only an engine has (`kv_tokens`, `concurrency`, `launch_command`), and a concurrency
     without a limit.
@@ -128,7 +128,6 @@ def plan(
     document: Mapping[str, Any] = report.document
     return PlanningResult(
         report=report,
-        schema_version=document["schema_version"],
         **_of_document(document),
         holds=answer.holds,
         reasons=answer.reasons,

@@ -1,6 +1,6 @@
 """`headcount.reconcile`: start-up logs of engines held against what the same starts would give."""
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,18 +29,29 @@ class ReconciledFigure:
     why: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReconciledLog:
+    """What one log says. `error`: why one of several was not read."""
+
+    log: str
+    engine: str
+    model: str
+    verdict: str
+    figures: tuple[ReconciledFigure, ...] = field(repr=False)
+    error: str | None
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReconciliationResult(Result):
     """What logs say. `agrees`: every start came up and no figure disagrees. `figures` are those of
-    one log; of several, () here, `to_list()` has them all."""
+    all `logs`, one after the other."""
 
     agrees: bool
-    figures: tuple[ReconciledFigure, ...] = field(repr=False)
+    logs: tuple[ReconciledLog, ...] = field(repr=False)
 
-    def to_list(self) -> list[dict[str, Any]]:
-        """The command's JSON document, which is a list: of figures, or of logs."""
-        found: list[dict[str, Any]] = json.loads(self.to_json())
-        return found
+    @property
+    def figures(self) -> tuple[ReconciledFigure, ...]:
+        return tuple(figure for log in self.logs for figure in log.figures)
 
 
 _OPTIONS: dict[str, Check] = {
@@ -75,10 +86,15 @@ def reconcile(
     if not names:
         raise TypeError("reconcile() needs a log at least")
     answer = reconcile_logs(names, {**checked(given, _OPTIONS), **checked(start, STARTS)})
-    items: Any = answer.report.items or ()
-    is_one = all("figure" in item for item in items)
+    document: Mapping[str, Any] = answer.report.document
     return ReconciliationResult(
         report=answer.report,
         agrees=answer.agrees,
-        figures=tuple(ReconciledFigure(**item) for item in items) if is_one else (),
+        logs=tuple(_log(one) for one in document.get("reconciliations", [document])),
     )
+
+
+def _log(document: Mapping[str, Any]) -> ReconciledLog:
+    names = ("log", "engine", "model", "verdict", "error")
+    figures = tuple(ReconciledFigure(**figure) for figure in document["figures"])
+    return ReconciledLog(**{name: document[name] for name in names}, figures=figures)

@@ -24,13 +24,6 @@ def model_name(model: Name) -> str:
     return name
 
 
-def path(name: str, value: Any) -> Path:
-    try:
-        return Path(model_name(value))
-    except HeadcountError as error:
-        raise HeadcountError(f"{name}: {error}") from error
-
-
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise HeadcountError(f"{name} is {short(value)}; a text that is not empty is meant")
@@ -71,6 +64,18 @@ def number(name: str, value: Any, least: float = 0.0) -> float:
     return float(value)
 
 
+def named(name: str, value: Any) -> str:
+    """The name of a model, or of a file."""
+    try:
+        return model_name(value)
+    except HeadcountError as error:
+        raise HeadcountError(f"{name}: {error}") from error
+
+
+def path(name: str, value: Any) -> Path:
+    return Path(named(name, value))
+
+
 def one_of(choices: Iterable[str]) -> Check:
     """What holds a value against `choices`."""
     known = tuple(choices)
@@ -101,6 +106,15 @@ def checked(given: Mapping[str, Any], checks: Mapping[str, Check]) -> dict[str, 
     if unknown is not None:
         raise TypeError(f"unexpected keyword argument {unknown!r}")
     return {name: checks[name](name, v) for name, v in given.items() if v is not None}
+
+
+def settled(given: Mapping[str, Any], checks: Mapping[str, Check]) -> dict[str, Any]:
+    """All of `given`, also those that are None or that nothing here checks: what takes them does.
+    Raises HeadcountError."""
+    return {
+        name: value if value is None or name not in checks else checks[name](name, value)
+        for name, value in given.items()
+    }
 
 
 WORKLOAD: Mapping[str, Check] = {

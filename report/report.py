@@ -110,7 +110,8 @@ class Table(NamedTuple):
 class Fact(NamedTuple):
     """One line of a report's head. `note` is said in brackets behind the value. The key "verdict"
     marks the answer, which a terminal shows again at the end; what is `detail` it shows with
-    --details only. `tone`, which colours it there, is good, open or bad."""
+    --details only. `tone`, which colours it there, is good, open or bad. Where it shows too few
+    lines those with the highest `drop` are left out first, those with 0 never."""
 
     key: str
     title: str
@@ -119,6 +120,7 @@ class Fact(NamedTuple):
     note: str = ""
     detail: bool = False
     tone: Tone = ""
+    drop: int = 0
 
 
 class Bar(NamedTuple):
@@ -178,9 +180,9 @@ class HeatMap(NamedTuple):
 
 
 class Report(NamedTuple):
-    """`document` is the JSON interface, `records` the rows of CSV (None: those of the first table);
-    `items` stand in for `document` where that is a list; the rest is what people read. `lines` are
-    text that is laid out already. `is_brief`: without --details a terminal counts findings that are
+    """`document` is the JSON interface, of several reports that of one; `records` the rows of CSV
+    (None: those of the first table); the rest is what people read. `lines` are text that is laid
+    out already. `is_brief`: without --details a terminal counts findings that are
     notes, and notes that are no warnings and that no start needs; and it says how much was found
     where no fact is a verdict. `is_summary`: without --details it stands for the reports beside
     it. `title_is_answer`: as a verdict it is shown again at the end."""
@@ -193,10 +195,16 @@ class Report(NamedTuple):
     findings: tuple[Finding, ...] = ()
     document: Mapping[str, object] = MappingProxyType({})
     records: Table | None = None
-    items: tuple[Mapping[str, object], ...] | None = None
     charts: tuple[Chart, ...] = ()
     heat_maps: tuple[HeatMap, ...] = ()
     bars: tuple[Bar, ...] = ()
     is_brief: bool = False
     is_summary: bool = False
     title_is_answer: bool = False
+
+
+def in_one_document(first: Report, more: Mapping[str, Report]) -> tuple[Report, ...]:
+    """All of them; the documents of `more` are keys of the first one's, by their names."""
+    documents = {name: report.document for name, report in more.items()}
+    others = (report._replace(document=MappingProxyType({})) for report in more.values())
+    return first._replace(document={**first.document, **documents}), *others

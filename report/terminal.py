@@ -26,6 +26,7 @@ _BLOCKS, _LETTERS = "█▓▒░", "#=+:"  # of the parts of a bar, in their or
 _WIDEST_BAR = 64
 _SCREEN = 23  # lines, and one for the prompt
 _FEWEST_ROWS = 2  # of a table that is shortened
+_MORE = "…"  # in the place of a text that --details shows
 _NEVER_LEFT_OUT = ("Warning: ", "To start: ")  # how notes begin
 
 
@@ -41,18 +42,92 @@ def terminal(reports: Sequence[Report], view: View) -> str:
 
 
 def _shortened(report: Report, view: View) -> list[str]:
-    """The report; without details, tables that are not shown whole lose rows to a screen's end."""
+    """The report; without details it loses, to a screen's end, rows of tables that are not shown
+    whole, and on a terminal what else takes lines, in the order of `_WAYS`."""
     lines = list(_lines(report, view))
-    excess = len(lines) - _SCREEN
-    if view.details or excess <= 0 or not any(table.brief for table in report.tables):
-        return lines
-    tables = tuple(
-        table._replace(brief=max(_FEWEST_ROWS, min(table.brief, len(table.rows)) - excess))
-        if table.brief
-        else table
-        for table in report.tables
-    )
-    return list(_lines(report._replace(tables=tables), view))
+    while not view.details and len(lines) > _SCREEN:
+        ways = _WAYS if view.width is not None else _WAYS[:1]
+        shorter = next(filter(None, (way(report, view) for way in ways)), None)
+        if shorter is None:
+            break
+        report, lines = shorter, list(_lines(shorter, view))
+    return lines
+
+
+def _a_row_less(report: Report, view: View) -> Report | None:
+    rows = max((min(t.brief, len(t.rows)) for t in report.tables if t.brief), default=0) - 1
+    if rows < _FEWEST_ROWS:
+        return None
+    tables = (t._replace(brief=min(t.brief, rows)) if t.brief else t for t in report.tables)
+    return report._replace(tables=tuple(tables))
+
+
+def _a_fact_s_note_less(report: Report, view: View) -> Report | None:
+    """The longest of those that break their line."""
+    shown = [fact for fact in report.facts if not fact.detail]
+    side = max((columns(fact.title) for fact in shown), default=0)
+    room = (view.width or 0) - side - 4
+    noted = [fact for fact in shown if fact.note not in ("", _MORE)]
+    longest = max(noted, key=lambda fact: columns(fact_line(fact)), default=None)
+    if longest is None or columns(fact_line(longest)) <= room:
+        return None
+    return _with_fact(report, longest, longest._replace(note=_MORE))
+
+
+def _a_fact_less(report: Report, view: View) -> Report | None:
+    """Of those that may go the one with the highest `drop`."""
+    dropped = max((fact for fact in report.facts if not fact.detail), key=_drop, default=None)
+    if dropped is None or not dropped.drop:
+        return None
+    return _with_fact(report, dropped, dropped._replace(detail=True, note=_MORE))
+
+
+def _drop(fact: Fact) -> int:
+    return fact.drop
+
+
+def _with_fact(report: Report, old: Fact, new: Fact) -> Report:
+    return report._replace(facts=tuple(new if fact is old else fact for fact in report.facts))
+
+
+def _a_long_note_less(report: Report, view: View) -> Report | None:
+    """The longest note keeps its first line, and then the last finding of several lines its own."""
+    room = (view.width or 0) - 4
+    longest = max(_notes(report, view), key=len, default="")
+    if columns(longest) > room:
+        first = next(iter(broken(longest, room - 2))) + " …"
+        notes = (first if note == longest else note for note in report.notes)
+        return report._replace(notes=tuple(notes))
+    told = [one for one in _findings(report, view) if columns(finding_line(one)) > room]
+    if not told:
+        return None
+    bare = told[-1]._replace(message="", hint=_MORE)
+    first = next(iter(broken(told[-1].message, max(room - columns(finding_line(bare)), 1))))
+    short = bare._replace(message=first)
+    findings = (short if found is told[-1] else found for found in report.findings)
+    return report._replace(findings=tuple(findings))
+
+
+def _no_table_named(report: Report, view: View) -> Report | None:
+    """Of those that are not shown at all: how many there are is said."""
+    if not any(table.brief == 0 and table.title for table in report.tables):
+        return None
+    tables = (table._replace(title="") if table.brief == 0 else table for table in report.tables)
+    return report._replace(tables=tuple(tables))
+
+
+def _no_table(report: Report, view: View) -> Report | None:
+    """Of those that are not shown whole."""
+    if not any(table.brief for table in report.tables):
+        return None
+    tables = (table._replace(brief=0) if table.brief else table for table in report.tables)
+    return report._replace(tables=tuple(tables))
+
+
+_WAYS = (
+    *(_a_row_less, _a_fact_s_note_less, _a_fact_less, _a_long_note_less),
+    *(_no_table_named, _no_table),
+)
 
 
 def _lines(report: Report, view: View) -> Iterator[str]:
@@ -182,18 +257,23 @@ def _end(report: Report, view: View) -> Iterator[str]:
 
 
 def _left_out(report: Report, view: View) -> Iterator[str]:
-    for table in report.tables:
-        if _rows(table, view) == 0:
-            title = re.split(r"[,:]", printable(table.title))[0]
+    hidden = [table for table in report.tables if _rows(table, view) == 0]
+    for table in hidden:
+        title = re.split(r", |:", printable(table.title))[0]
+        if title:
             yield title[:1].lower() + title[1:]
+    if unnamed := sum(not table.title for table in hidden):
+        yield f"{unnamed:,} {'table' if unnamed == 1 else 'tables'}"
     if report.is_summary and not view.details:
         yield "each model by itself"
+    if facts := sum(fact.detail and fact.note == _MORE for fact in report.facts):
+        yield f"{facts:,} {'figure' if facts == 1 else 'figures'}"
     notes = len(report.notes) - len(_notes(report, view))
     if notes:
         yield f"{notes:,} {'note' if notes == 1 else 'notes'}"
-    hidden = len(report.findings) - sum(found.places for found in _findings(report, view))
-    if hidden:
-        yield f"{hidden:,} {'finding that is a note' if hidden == 1 else 'findings that are notes'}"
+    left = len(report.findings) - sum(found.places for found in _findings(report, view))
+    if left:
+        yield f"{left:,} {'finding that is a note' if left == 1 else 'findings that are notes'}"
 
 
 def _colored(line: str, tone: str, view: View) -> str:

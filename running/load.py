@@ -1,6 +1,8 @@
 """Loading a checked folder with transformers: all weights there, nothing fetched, no own code."""
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,7 @@ from headcount.model.errors import HeadcountError, InvalidWeightsError
 from headcount.sources.identity import check_unchanged
 
 from .boundary import third_party
+from .placement import Placement
 from .runnable import RunnableModel, is_encoder_decoder
 from .strict_presence import strict_presence
 
@@ -27,6 +30,9 @@ TORCH_DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
+
+# Of a model that is spread: accelerate fills the GPUs evenly, then main memory, then the disk.
+DEVICE_MAP: str | dict[str, str] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,22 +46,6 @@ class LoadedModel:
     @property
     def dtype(self) -> str:
         return str(self.model.dtype).removeprefix("torch.")
-
-
-def resolve_device(name: str | None) -> torch.device:
-    """`cpu` or `cuda`; for None, `cuda` where there is one. Raises HeadcountError."""
-    has_cuda = torch.cuda.is_available()
-    if name is None:
-        return torch.device("cuda" if has_cuda else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise HeadcountError(f"device {name!r} is not known: use cpu or cuda") from error
-    if device.type not in ("cpu", "cuda"):
-        raise HeadcountError(f"device {name!r}: evaluate runs on cpu or cuda")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise HeadcountError(f"device {name!r}: torch finds no such GPU; use --torch-device cpu")
-    return device
 
 
 def resolve_load_dtype(name: str | None) -> torch.dtype | None:
@@ -72,14 +62,15 @@ def load_model(
     runnable: RunnableModel,
     *,
     dtype: torch.dtype | None,
-    device: torch.device,
+    place: Placement,
     attention: str | None = None,
 ) -> LoadedModel:
     """The model with its weights; `attention` is how it computes attention, None as the config has
     it. Raises HeadcountError when any weight would be made up, and SourceChangedError when its
     files are no longer those that were checked."""
-    with third_party(f"{runnable.folder}: transformers cannot load it"), strict_presence():
-        loaded: Any = _auto_class(runnable.config).from_pretrained(
+    cannot = f"{runnable.folder}: transformers cannot load it"
+    with third_party(cannot), strict_presence(), _in_every_process():
+        loaded: Any = auto_class(runnable.config).from_pretrained(
             runnable.folder,
             config=runnable.config,
             dtype="auto" if dtype is None else dtype,
@@ -89,8 +80,13 @@ def load_model(
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # so that they are listed; they are refused below
             **({} if attention is None else {"attn_implementation": attention}),
+            **({"device_map": DEVICE_MAP} if place.spread else {}),
         )
-        model, info = loaded[0].eval().to(device), loaded[1]
+        model, info = loaded[0].eval(), loaded[1]
+        if place.spread:
+            _leave_positions(model)
+        else:
+            model.to(place.inputs)
     check_unchanged(runnable.files)
     _refuse_other_shapes(runnable, info["mismatched_keys"])
     _refuse_made_up_weights(runnable, info["missing_keys"])
@@ -99,7 +95,36 @@ def load_model(
     )
 
 
-def _auto_class(config: PreTrainedConfig) -> Any:
+@contextmanager
+def _in_every_process() -> Iterator[None]:
+    """transformers leaves a model without weights in all processes but one where the launcher says
+    that FSDP hands them out, which nothing of ours does."""
+    name = "FSDP_CPU_RAM_EFFICIENT_LOADING"
+    before = os.environ.get(name)
+    os.environ[name] = "false"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _leave_positions(model: PreTrainedModel) -> None:
+    """Which logits are wanted stays on the CPU, wherever the last layer has put what they are made
+    of: accelerate would take it to the first device."""
+    hook: Any = getattr(model, "_hf_hook", None)
+    if hook is not None:
+        hook.skip_keys = [*_listed(hook.skip_keys), "logits_to_keep"]
+
+
+def _listed(keys: str | Sequence[str] | None) -> Sequence[str]:
+    return [keys] if isinstance(keys, str) else keys or ()
+
+
+def auto_class(config: PreTrainedConfig) -> Any:
+    """transformers' class that makes a causal model or an encoder-decoder of a config."""
     if not is_encoder_decoder(config):
         return AutoModelForCausalLM
     speech = type(config) in AutoModelForSpeechSeq2Seq._model_mapping

@@ -2,11 +2,14 @@
 
 import sys
 from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import TypeVar, overload
 
 from tqdm import tqdm
 
 Item = TypeVar("Item")
+# Whether bars are wanted at all: a program that calls the library gets none unless it asks.
+SHOWN: ContextVar[bool] = ContextVar("SHOWN", default=True)
 
 
 @overload
@@ -35,7 +38,7 @@ def progress_bar(
         total=total,
         initial=initial,
         unit_scale=unit == "B",
-        disable=not shown or not sys.stderr.isatty(),
+        disable=not (shown and SHOWN.get()) or not sys.stderr.isatty(),
         file=sys.stderr,
         leave=False,
         dynamic_ncols=True,

@@ -33,7 +33,7 @@ def strict_presence() -> Iterator[None]:
             yield
     except Exception:
         if failures:
-            raise failures[0] from None
+            raise failures[0] from failures[0].__cause__
         raise
     if failures:
         raise failures[0]

@@ -5,13 +5,16 @@ processes wait for each other all of them say a word: that all is well, that one
 main one, which job comes next. So none waits for one that has failed, and all go on alike.
 """
 
+import os
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -25,13 +28,14 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 # Helpers wait while the main process writes, or trains a layer.
 _PATIENCE = timedelta(days=30)
+_OF_GLOO = ("gloo", "Connection closed by peer", "Connection reset by peer")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """What helpers run: a function of a module, and what it is given beside the team."""
 
-    act: Callable[..., None]
+    act: Callable[..., object]
     given: tuple[Any, ...]
 
 
@@ -59,6 +63,7 @@ class Team:
     def __init__(self, index: int = 0, count: int = 1) -> None:
         self.index, self.count = index, count
         self._job: Job | None = None  # that is shared now
+        self._apart = False  # it has left the others in the middle of what torch does with all
 
     @property
     def is_main(self) -> bool:
@@ -76,6 +81,26 @@ class Team:
         self._meet()
         found: Value = _lost(lambda: broadcast(value, source=index))
         return found
+
+    def together(self, act: Callable[[], Value]) -> Value:
+        """What `act` gives in each process, once it has given it in all."""
+        value = act()
+        if self.count > 1:
+            self._meet()
+        return value
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Inside, processes meet in what torch does with all of them, where none can say a word:
+        one that fails there leaves, and the others find it gone. All that fails in all of them
+        alike belongs outside."""
+        try:
+            yield
+        except BaseException as error:
+            self._apart = self.count > 1
+            if self._apart and _is_lost(error):
+                raise _lost_process(error) from error
+            raise
 
     def each(
         self,
@@ -162,6 +187,9 @@ class Team:
         except LostProcessError:
             raise
         except Exception as error:
+            if self._apart:
+                print(f"Error: {_said(error, self.index)}", file=sys.stderr)
+                raise SystemExit(_exit_code(error)) from error
             return _order(self._say(_Failed(_portable(error, self.index))))
         return None
 
@@ -177,6 +205,8 @@ class Team:
             raise _Abandoned(_order(words))
 
     def _say(self, word: object) -> list[object]:
+        if self._apart:
+            raise LostProcessError("this process has left the others")
         words: list[object] = [None] * self.count
         _lost(lambda: dist.all_gather_object(words, word))
         return words
@@ -201,7 +231,7 @@ def this_team() -> Team:
 @contextmanager
 def joined() -> Iterator[Team]:
     """The processes that were launched, as one team inside. A helper has helped by then."""
-    _lost(lambda: dist.init_process_group("gloo", timeout=_PATIENCE))
+    _lost(lambda: dist.init_process_group(_backend(), timeout=_PATIENCE))
     team = Team(dist.get_rank(), dist.get_world_size())
     _joined.append(team)
     try:
@@ -222,6 +252,14 @@ def joined() -> Iterator[Team]:
     finally:
         _joined.remove(team)
     dist.destroy_process_group()
+
+
+def _backend() -> str:
+    """Words and what lies on CPUs go through gloo, what lies on GPUs through NCCL."""
+    if not (torch.cuda.is_available() and dist.is_nccl_available()):
+        return "gloo"
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
+    return "cpu:gloo,cuda:nccl"
 
 
 def _order(words: Sequence[object]) -> object:
@@ -258,10 +296,23 @@ def _lost(act: Callable[[], Value]) -> Value:
     try:
         return act()
     except RuntimeError as error:
-        said = str(error).partition("\n")[0]
-        raise LostProcessError(
-            f"a process of this launch is gone, or out of reach: {said}"
-        ) from error
+        raise _lost_process(error) from error
+
+
+def _lost_process(error: BaseException) -> LostProcessError:
+    said = str(error).partition("\n")[0]
+    return LostProcessError(f"a process of this launch is gone, or out of reach: {said}")
+
+
+def _is_lost(error: BaseException | None) -> bool:
+    """Whether torch says, here or where this error is from, that it does not reach a process."""
+    while error is not None:
+        if isinstance(error, dist.DistError) or (
+            isinstance(error, RuntimeError) and any(word in str(error) for word in _OF_GLOO)
+        ):
+            return True
+        error = error.__cause__
+    return False
 
 
 def _portable(error: BaseException, index: int) -> HeadcountError:
@@ -271,6 +322,13 @@ def _portable(error: BaseException, index: int) -> HeadcountError:
             again = pickle.loads(pickle.dumps(error))
             if type(again) is type(error) and str(again) == str(error):
                 return error
-    code = error.exit_code if isinstance(error, HeadcountError) else 1
-    said = str(error) if isinstance(error, HeadcountError) else f"{type(error).__name__}: {error}"
-    return OtherProcessError(f"process {index}: {said}", code)
+    return OtherProcessError(_said(error, index), _exit_code(error))
+
+
+def _said(error: BaseException, index: int) -> str:
+    kind = "" if isinstance(error, HeadcountError) else f"{type(error).__name__}: "
+    return f"process {index}: {kind}{error}"
+
+
+def _exit_code(error: BaseException) -> int:
+    return error.exit_code if isinstance(error, HeadcountError) else 1

@@ -42,4 +42,7 @@ def status_of(
 def is_failing_disk(error: HeadcountError) -> bool:
     """Whether a file could not be read for a reason that is none of its own."""
     cause = error.__cause__
-    return isinstance(cause, OSError) and cause.errno not in _FACTS
+    while isinstance(cause, HeadcountError):
+        cause = cause.__cause__
+    # Without a number it is what a library says that misses a file.
+    return isinstance(cause, OSError) and cause.errno not in (None, *_FACTS)

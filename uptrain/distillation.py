@@ -30,8 +30,8 @@ class Objective:
 
 
 class Distillation(nn.Module):
-    """The student with its loss as one module, so that whatever a launcher wraps around a module
-    (DDP, FSDP, autocast) is around both.
+    """The student with its loss as one module, so that what is wrapped around a module (DDP, FSDP,
+    autocast) is around both.
 
     Logits that are too large to be held are made a few positions at a time, and once more for the
     gradient; `chunk_elements` of them are few enough.
@@ -48,7 +48,6 @@ class Distillation(nn.Module):
         self.student = student
         self.objective = objective
         self._chunk_elements = chunk_elements
-        self._no_split_modules = getattr(student, "_no_split_modules", None)  # FSDP reads this
 
     def forward(self, rows: Tensor, teacher: PreTrainedModel, scores: bool = False) -> Tensor:
         """The mean loss over `rows` ([rows, tokens + 1]): a number with a gradient.

@@ -1,18 +1,23 @@
 """One phase of a training: the student, its optimizer, and how they make a step."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import PreTrainedModel
 
+from .computing import Computing
 from .distillation import Distillation
 from .errors import TrainingFailedError
-from .processes import Processes
+from .optimizer_state import read_optimizer, write_optimizer
 from .schedule import Phase, choose_trainable
 from .scores import Scores, sum_scores
-from .student_weights import load_student, load_weights, own_state, round_weights
+from .sharding import let_go, whole
+from .state_file import read_tensors, write_tensors
+from .student_weights import kept_tensors, load_student, round_weights, stored_state
 from .text_rows import batch_rows
 from .uptrain_plan import UptrainPlan
 
@@ -24,68 +29,57 @@ class Learner:
     """The student in one phase, in this process. All processes call its methods together."""
 
     def __init__(
-        self,
-        plan: UptrainPlan,
-        processes: Processes,
-        teacher: PreTrainedModel,
-        phase: Phase,
-        weights: Path | None,
+        self, plan: UptrainPlan, computing: Computing, teacher: PreTrainedModel, phase: Phase
     ) -> None:
-        """Begins with the weights of CONVERTED, or those in the file `weights`."""
+        """Begins with the weights of CONVERTED."""
         self.plan = plan
         self.phase = phase
-        self._processes = processes
+        self._computing = computing
         self._teacher = teacher
         self.student, self.stored = load_student(plan.student)
-        if weights is not None:
-            load_weights(self.student, weights)
         choose_trainable(self.student, phase)
-        learning = [p for p in self.student.parameters() if p.requires_grad]
-        optimizer = torch.optim.AdamW(learning, lr=0.0, betas=_BETAS, weight_decay=0.0)
-        self._module, self._optimizer = processes.accelerator.prepare(
-            Distillation(self.student, plan.objective), optimizer
+        self._module = computing.prepare(Distillation(self.student, plan.objective))
+        self._learning = {n: p for n, p in self.student.named_parameters() if p.requires_grad}
+        self._optimizer = torch.optim.AdamW(
+            self._learning.values(), lr=0.0, betas=_BETAS, weight_decay=0.0
         )
 
-    def close(self) -> None:
-        """Lets go of model and optimizer, so that those of another phase can be prepared."""
-        self._processes.accelerator.free_memory(self._module, self._optimizer)
-        del self._module, self._optimizer, self.student
+    def save_weights(self, path: Path) -> None:
+        """Writes the file that `load_weights` reads. Raises OSError."""
+        write_tensors(kept_tensors(self.student), path, self._computing.team)
 
-    def save_state(self, folder: Path) -> None:
-        """Everything that a resumed run needs."""
-        self._processes.accelerator.save_state(str(folder))
+    def load_weights(self, path: Path) -> None:
+        """Goes on from what `save_weights` wrote, in as many processes as it may have been. Raises
+        HeadcountError if it cannot be read, SelfCheckError if weights are missing."""
+        read_tensors(path, kept_tensors(self.student))
 
-    def load_state(self, folder: Path) -> None:
-        """Goes on from what `save_state` wrote."""
-        self._processes.accelerator.load_state(str(folder))
+    def save_optimizer(self, path: Path) -> None:
+        """Writes the file that `load_optimizer` reads. Raises OSError."""
+        write_optimizer(self._optimizer, self._learning, path, self._computing.team)
+
+    def load_optimizer(self, path: Path) -> None:
+        """Goes on from what `save_optimizer` wrote in the same phase. Raises HeadcountError."""
+        read_optimizer(self._optimizer, self._learning, path)
 
     def state(self) -> Mapping[str, Tensor]:
-        """All weights of the student on the CPU; only the main process is sure to get them."""
-        state = self._processes.accelerator.get_state_dict(self._module)
-        return own_state(state or {})
+        """All weights of the student on the CPU, as they will be stored; only the main process
+        gets them."""
+        return stored_state(self.student, self.stored, self._computing.team)
 
     def round(self) -> None:
         """Rounds the weights to the element types that they will be stored in."""
-        round_weights(self._module, self.stored)
+        round_weights(self.student, self.stored)
 
     def step(self, step: int) -> float:
         """Makes one step and returns its loss, the mean over the whole batch. Raises
         TrainingFailedError if that is not finite."""
-        accelerator = self._processes.accelerator
         for group in self._optimizer.param_groups:
             group["lr"] = self.plan.learning_rate.at(step, self.phase)
-        total = torch.zeros((), device=self._processes.device)
-        parts = self._parts(step)
-        for part in parts:
-            with accelerator.accumulate(self._module):
-                loss = self._module(part, self._teacher)
-                accelerator.backward(loss)
-                if accelerator.sync_gradients:
-                    accelerator.clip_grad_norm_(self._module.parameters(), _LARGEST_NORM)
-                self._optimizer.step()
-                self._optimizer.zero_grad()
-            total += loss.detach() / len(parts)
-        mean = float(accelerator.reduce(total, reduction="mean"))
+        with self._computing.team.computing():
+            mean = float(self._computing.summed(self._gradients(step)) / self._computing.team.count)
+            self._clip()
+            self._optimizer.step()
+        self._optimizer.zero_grad()
         if mean != mean or mean in (float("inf"), float("-inf")):
             raise TrainingFailedError(
                 f"the loss of step {step + 1:,} is {mean}: try a smaller --learning-rate (it was"
@@ -94,30 +88,52 @@ class Learner:
             )
         return mean
 
+    def _gradients(self, step: int) -> Tensor:
+        """Leaves the gradients of a step in the parameters, and returns this process' loss."""
+        total = torch.zeros((), device=self._computing.device)
+        parts = self._parts(step)
+        for number, part in enumerate(parts, 1):
+            is_last = number == len(parts)
+            with nullcontext() if is_last else self._computing.added_up(self._module):
+                with self._computing.autocast():
+                    loss = self._module(part, self._teacher).float() / len(parts)
+                loss.backward()
+            total += loss.detach()
+        return total
+
+    def _clip(self) -> None:
+        """Scales all gradients so that their norm, over all processes' shares, is at most 1."""
+        gradients = [p.grad for p in self._learning.values() if p.grad is not None]
+        norm = whole(get_total_norm(gradients))
+        clip_grads_with_norm_(self._learning.values(), _LARGEST_NORM, norm)
+
     def score(self) -> Scores:
         """Student and teacher on the rows that were held out, the same in every process."""
-        rows = self.plan.rows.held_out
-        each = max(1, self.plan.request.batch_size // self._processes.count)
-        sums = torch.zeros(4, dtype=torch.float64, device=self._processes.device)
-        at_once = each * self._processes.count
-        for first in range(0, len(rows), at_once):
-            mine = rows[first + each * self._processes.index :][:each]
-            # Where weights are sharded, every process takes part in every forward.
-            read = mine if len(mine) else rows[:1]
-            got = self._module(read.to(self._processes.device), self._teacher, scores=True)
-            sums += got if len(mine) else 0
-        summed = self._processes.accelerator.reduce(sums, reduction="sum")
+        rows, team = self.plan.rows.held_out, self._computing.team
+        each = max(1, self.plan.request.batch_size // team.count)
+        sums = torch.zeros(4, dtype=torch.float64, device=self._computing.device)
+        at_once = each * team.count
+        with team.computing(), torch.no_grad():
+            for first in range(0, len(rows), at_once):
+                mine = rows[first + each * team.index :][:each]
+                # Where weights are shared, every process takes part in every forward.
+                read = mine if len(mine) else rows[:1]
+                with self._computing.autocast():
+                    got = self._module(read.to(sums.device), self._teacher, scores=True)
+                sums += got if len(mine) else 0
+            let_go(self._module)
+            summed = self._computing.summed(sums)
         return sum_scores(summed.tolist(), tokens=len(rows) * self.plan.rows.sequence_length)
 
     def _parts(self, step: int) -> list[Tensor]:
         """What this process reads in a step: as many parts of the batch as are computed one after
         the other. Which rows these are together does not depend on how they are shared."""
-        request, count = self.plan.request, self._processes.count
+        request, team = self.plan.request, self._computing.team
         numbers = batch_rows(
             step,
             rows=len(self.plan.rows.train),
             batch_size=request.batch_size,
             seed=request.seed,
         )
-        parts = numbers.view(request.gradient_accumulation, count, -1)[:, self._processes.index]
-        return [self.plan.rows.train[part].to(self._processes.device) for part in parts]
+        parts = numbers.view(request.gradient_accumulation, team.count, -1)[:, team.index]
+        return [self.plan.rows.train[part].to(self._computing.device) for part in parts]

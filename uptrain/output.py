@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -42,14 +41,13 @@ def write_output(
     plan: UptrainPlan,
     student: PreTrainedModel,
     state: Mapping[str, Tensor],
-    stored: Mapping[str, torch.dtype],
     folder: Path,
     uptraining: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Writes the whole model into `folder`, which must not exist, checks it, and returns its
     record. Raises OSError, SafetensorError and SelfCheckError."""
     folder.mkdir()
-    _write_weights(plan, student, state, stored, folder)
+    _write_weights(plan, student, state, folder)
     source = plan.student.folder
     weights = {path.name for path in folder.iterdir()}
     for file in sort_side_files(source, frozenset({CONFIG, *weights}))[0]:
@@ -71,7 +69,6 @@ def _write_weights(
     plan: UptrainPlan,
     student: PreTrainedModel,
     state: Mapping[str, Tensor],
-    stored: Mapping[str, torch.dtype],
     folder: Path,
 ) -> None:
     """By transformers, which knows what its weights are called on the disk."""
@@ -80,7 +77,7 @@ def _write_weights(
     scratch = folder / "weights"
     student.save_pretrained(
         scratch,
-        state_dict={name: value.to(stored[name]) for name, value in state.items()},
+        state_dict=dict(state),
         max_shard_size=2 * sum(sizes) if len(sizes) == 1 else max(sizes),
     )
     for path in scratch.iterdir():

@@ -1,5 +1,6 @@
 """The steps of a training, phase by phase, with checkpoints."""
 
+import gc
 import time
 from dataclasses import replace
 from typing import Any
@@ -9,11 +10,10 @@ from transformers import PreTrainedModel
 from headcount.convert.stream.os_failures import writing
 from headcount.running.progress import progress_bar
 
+from .computing import Computing
 from .learner import Learner
-from .processes import Processes
 from .schedule import Phase
 from .scores import Scores
-from .student_weights import save_weights
 from .training_folder import Progress, TrainingFolder, saving
 from .uptrain_plan import UptrainPlan
 
@@ -22,7 +22,7 @@ _POINTS = 10  # entries of the history
 
 def train(
     plan: UptrainPlan,
-    processes: Processes,
+    computing: Computing,
     work: TrainingFolder,
     teacher: PreTrainedModel,
     progress: Progress,
@@ -33,15 +33,15 @@ def train(
         None,
         "uptraining",
         "step",
-        shown=processes.is_main,
+        shown=computing.team.is_main,
         total=plan.request.steps,
         initial=progress.step,
     ) as bar:
         for phase in _left(plan, progress):
-            if learner is not None:
-                learner.close()
-            learner = _begin(plan, processes, work, teacher, phase, progress)
-            progress = _Loop(plan, processes, work, learner, bar).run(progress)
+            learner = None  # before the next one takes its memory
+            gc.collect()
+            learner = _begin(plan, computing, work, teacher, phase, progress)
+            progress = _Loop(plan, computing, work, learner, bar).run(progress)
     assert learner is not None  # the last phase is always begun
     return progress, learner
 
@@ -53,26 +53,28 @@ def _left(plan: UptrainPlan, progress: Progress) -> tuple[Phase, ...]:
 
 def _begin(
     plan: UptrainPlan,
-    processes: Processes,
+    computing: Computing,
     work: TrainingFolder,
     teacher: PreTrainedModel,
     phase: Phase,
     progress: Progress,
 ) -> Learner:
     """The learner of a phase as it was after `progress.step` steps."""
-    checkpoint = work.checkpoint(progress.step)
-    weights = work.weights(checkpoint)
-    learner = processes.together(
-        lambda: Learner(
-            plan, processes, teacher, phase, weights if progress.step and weights.exists() else None
-        )
-    )
-    if progress.step and not weights.exists():
-        learner.load_state(checkpoint)
-    if not progress.step:
+    team = computing.team
+    learner = team.together(lambda: Learner(plan, computing, teacher, phase))
+    if progress.step:
+        team.together(lambda: _resume(learner, work, progress.step))
+    else:
         before = learner.score()
-        processes.main_only(lambda: _remember(work, before))
+        team.from_main(lambda: _remember(work, before))
     return learner
+
+
+def _resume(learner: Learner, work: TrainingFolder, step: int) -> None:
+    checkpoint = work.checkpoint(step)
+    learner.load_weights(work.weights(checkpoint))
+    if learner.phase.first < step < learner.phase.stop:
+        learner.load_optimizer(work.optimizer(checkpoint))
 
 
 def _remember(work: TrainingFolder, before: Scores) -> None:
@@ -86,13 +88,13 @@ class _Loop:
     def __init__(
         self,
         plan: UptrainPlan,
-        processes: Processes,
+        computing: Computing,
         work: TrainingFolder,
         learner: Learner,
         bar: Any,
     ) -> None:
         self.plan = plan
-        self.processes = processes
+        self.team = computing.team
         self.work = work
         self.learner = learner
         self.bar = bar
@@ -135,24 +137,9 @@ class _Loop:
     def _checkpoint(self, progress: Progress) -> None:
         """At the end of a phase its weights, else everything that the phase goes on with."""
         folder = self.work.new_checkpoint(progress.step)
-        ends = progress.step == self.learner.phase.stop
-        state = self.learner.state() if ends else {}
-
-        def save() -> None:
-            with saving(folder):
-                if not ends:
-                    self.learner.save_state(folder)
-                elif self.processes.is_main:
-                    save_weights(state, self.work.weights(folder))
-
-        def keep() -> None:
-            with saving(folder):
-                self.work.keep(progress)
-
-        def clear() -> None:
-            with saving(folder):
-                self.work.clear(folder)
-
-        self.processes.main_only(clear)
-        self.processes.together(save)
-        self.processes.main_only(keep)
+        with saving(folder):
+            self.team.from_main(lambda: self.work.clear(folder))
+            self.learner.save_weights(self.work.weights(folder))
+            if progress.step != self.learner.phase.stop:
+                self.learner.save_optimizer(self.work.optimizer(folder))
+            self.team.from_main(lambda: self.work.keep(progress))

@@ -2,8 +2,8 @@
 
 `.NAME.uptraining/` holds `job.json` (what is trained, and how), `before.json` (the scores of the
 untrained model), the last `checkpoint-…/` with `progress.json` in it, and `model/`, which gets the
-target's name in the end. A checkpoint is what accelerate saves or, at the end of a phase, the
-weights alone. Only the main process writes here, but for what accelerate saves.
+target's name in the end. A checkpoint is weights and what the optimizer remembers or, at the end of
+a phase, the weights alone. Only the main process writes here.
 """
 
 import os
@@ -29,14 +29,6 @@ from headcount.sources.json_file import read_json
 
 _JOB = "job.json"
 _PROGRESS = "progress.json"
-# What torch's writer of archives says when the system does not take a file, or part of it.
-_OF_TORCH_SAVE = (
-    "write",
-    "PytorchStreamWriter",
-    "inline_container",
-    "iostream",
-    "open file failed",
-)
 _CHECKPOINT = re.compile(r"checkpoint-(\d{6,})")
 
 
@@ -53,7 +45,7 @@ class Progress:
 
 class TrainingFolder:
     """The folder of one target. Every method that is not said to be for all is for the main
-    process; what accelerate saves of a checkpoint is written by all."""
+    process."""
 
     def __init__(self, target: Path) -> None:
         self.target = real_place(target)
@@ -67,8 +59,13 @@ class TrainingFolder:
 
     @staticmethod
     def weights(checkpoint: Path) -> Path:
-        """The weights at the end of a phase. For all processes."""
+        """The weights of a checkpoint. For all processes."""
         return checkpoint / "weights.safetensors"
+
+    @staticmethod
+    def optimizer(checkpoint: Path) -> Path:
+        """What the optimizer remembers there, but at the end of a phase. For all processes."""
+        return checkpoint / "optimizer.safetensors"
 
     def open(self, job: dict[str, Any], *, resume: bool) -> Progress:
         """Begins, or goes on where a run of the same job stopped. Raises TargetError for what a run
@@ -132,7 +129,7 @@ class TrainingFolder:
         folder.mkdir()
 
     def keep(self, progress: Progress) -> None:
-        """Gives a checkpoint that all have written its name, and removes those before it."""
+        """Gives a checkpoint that is written its name, and removes those before it."""
         new = self.new_checkpoint(progress.step)
         write_bytes(new / _PROGRESS, json_bytes(asdict(progress)))
         sync_tree(new)
@@ -195,11 +192,6 @@ def saving(path: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError) as error:
         raise WriteError(f"{path}: cannot be written: {error}; earlier checkpoints stay") from error
-    except RuntimeError as error:  # torch.save's
-        text = str(error).partition("\n")[0]
-        if not any(word in text for word in _OF_TORCH_SAVE):
-            raise
-        raise WriteError(f"{path}: cannot be written: {text}; earlier checkpoints stay") from error
 
 
 def _read_progress(folder: Path) -> Progress:

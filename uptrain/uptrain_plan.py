@@ -54,7 +54,7 @@ class UptrainPlan:
     def settings(self) -> dict[str, Any]:
         """All that decides the result but the models and texts: no paths, no times."""
         left = {"converted", "teacher", "texts", "output_dir", "tokenizer", "device"}
-        left |= {"checkpoint_every", "resume"}
+        left |= {"checkpoint_every", "resume", "shard"}
         chosen = {key: value for key, value in asdict(self.request).items() if key not in left}
         return {**chosen, "sequence_length": self.rows.sequence_length}
 

@@ -70,6 +70,7 @@ def document(report: UptrainReport) -> dict[str, Any]:
         "held_out": report.record["held_out"],
         "seconds": report.seconds,
         "processes": report.processes,
+        "sharded": report.sharded,
         "device": report.device,
         "done_before": report.done_before,
         "settings": report.record["settings"],
@@ -94,12 +95,13 @@ def _facts(report: UptrainReport) -> Iterator[Fact]:
         f" {plan.rows.sequence_length:,} tokens; the text has {rows:,} such rows",
     )
     if report.seconds is not None:
+        shared = ", which share the weights" if report.sharded else ""
         yield Fact(
             key="seconds",
             title="Time of the steps",
             value=report.seconds,
             unit="seconds",
-            note=f"processes: {report.processes}, on {report.device}",
+            note=f"processes: {report.processes}{shared}, on {report.device}",
         )
     shares = document(report)["gap_closed"]
     for key, title in (("loss", "Gap in loss closed"), ("kl_divergence", "KL divergence closed")):

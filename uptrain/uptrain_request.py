@@ -34,6 +34,7 @@ class UptrainRequest:
     hidden_loss: float = 0.0
     dtype: ComputeDtype | None = None  # None: as the launcher says, else float32
     device: str | None = None  # cpu; None: as the launcher says, else the first accelerator
+    shard: bool = False  # the processes share weights, gradients and optimizer
     seed: int = 0
     checkpoint_every: int = 100  # steps; 0: none but that between the phases
     resume: bool = True

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel
 
 from headcount.convert.conversion import COMPLETE
@@ -17,11 +18,13 @@ from headcount.convert.stream.os_failures import writing
 from headcount.model.errors import HeadcountError
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.load import load_model
+from headcount.running.placement import Placement
 from headcount.running.signals import SIGNALLED
+from headcount.running.team import Job, Team, this_team
 
+from .computing import Computing, choose_computing
 from .learner import Learner
 from .output import done_before, write_output
-from .processes import Processes, quiet_accelerate
 from .scores import Scores, read_scores
 from .training import train
 from .training_folder import Progress, TrainingFolder, saving
@@ -42,25 +45,33 @@ class UptrainReport:
     record: Mapping[str, Any]
     seconds: float | None
     processes: int
+    sharded: bool  # the processes shared the weights
     device: str
     done_before: bool
 
 
-def uptrain(request: UptrainRequest) -> UptrainReport | None:
-    """Trains what `request` asks for; None in every process but the main one.
+def uptrain(request: UptrainRequest) -> UptrainReport:
+    """Trains what `request` asks for, with the other processes of a launch, if this is the main one
+    of several.
 
     The models are only read. Raises HeadcountError; TrainingFailedError (exit code 1) when a loss
     is not finite, and WriteError. Checkpoints stay then, and the next run of the same request goes
     on with the last one.
     """
-    with quiet_transformers(), quiet_accelerate(), out_of_memory_explained(_LESS):
-        processes = Processes(
-            dtype=request.dtype, device=request.device, parts=request.gradient_accumulation
-        )
-        with processes.ended():
-            plan = processes.together(lambda: _settled(request, processes.count))
-            with _locked(plan, processes):
-                return _uptrain(plan, processes)
+    team = this_team()
+    with team.sharing(Job(_uptrain, (request,))):
+        report = _uptrain(team, request)
+    assert report is not None  # in the main process
+    return report
+
+
+def _uptrain(team: Team, request: UptrainRequest) -> UptrainReport | None:
+    """What every process does of it; None in all but the main one."""
+    with quiet_transformers(), out_of_memory_explained(_LESS):
+        computing = team.together(lambda: choose_computing(request, team))
+        plan = team.together(lambda: _settled(request, team.count))
+        with _locked(plan, team):
+            return _healed(plan, computing)
 
 
 def _settled(request: UptrainRequest, count: int) -> UptrainPlan:
@@ -74,7 +85,7 @@ def _settled(request: UptrainRequest, count: int) -> UptrainPlan:
 
 
 @contextmanager
-def _locked(plan: UptrainPlan, processes: Processes) -> Iterator[None]:
+def _locked(plan: UptrainPlan, team: Team) -> Iterator[None]:
     """The main process holds the target's lock inside."""
     with ExitStack() as stack:
 
@@ -84,29 +95,28 @@ def _locked(plan: UptrainPlan, processes: Processes) -> Iterator[None]:
             with writing(plan.target, 0):
                 stack.enter_context(TargetLock(plan.target))
 
-        processes.main_only(lock)
+        team.from_main(lock)
         yield
 
 
-def _uptrain(plan: UptrainPlan, processes: Processes) -> UptrainReport | None:
-    work = TrainingFolder(plan.target)
-    record = processes.main_only(lambda: _done(plan, work))
+def _healed(plan: UptrainPlan, computing: Computing) -> UptrainReport | None:
+    team, work = computing.team, TrainingFolder(plan.target)
+    record = team.from_main(lambda: _done(plan, work))
     if record is not None:
-        return _report(plan, processes, record["uptraining"], None) if processes.is_main else None
-    progress = processes.main_only(lambda: _open(plan, work))
+        return _report(plan, computing, record["uptraining"], None) if team.is_main else None
+    progress = team.from_main(lambda: _open(plan, work))
     try:
-        teacher = processes.together(lambda: _load_teacher(plan, processes))
-        progress, learner = train(plan, processes, work, teacher, progress)
+        teacher = team.together(lambda: _load_teacher(plan, computing))
+        progress, learner = train(plan, computing, work, teacher, progress)
         learner.round()
-        after = learner.score()
-        state = learner.state()
+        after, state = learner.score(), learner.state()
         made = _Made(plan=plan, learner=learner, state=state, after=after, progress=progress)
-        record = processes.main_only(lambda: _write(made, work))
+        record = team.from_main(lambda: _write(made, work))
     except SIGNALLED:
-        if processes.is_main:
+        if team.is_main:
             print(_what_holds(work), file=sys.stderr)
         raise
-    return _report(plan, processes, record, progress.seconds) if processes.is_main else None
+    return _report(plan, computing, record, progress.seconds) if team.is_main else None
 
 
 def _what_holds(work: TrainingFolder) -> str:
@@ -154,9 +164,15 @@ def _before(work: TrainingFolder) -> dict[str, Any]:
     raise TargetError(f"{work.path}: before.json is gone or damaged: begin anew with --no-resume")
 
 
-def _load_teacher(plan: UptrainPlan, processes: Processes) -> PreTrainedModel:
-    loaded = load_model(plan.teacher, dtype=processes.teacher_dtype, device=processes.device)
-    return loaded.model.requires_grad_(False)
+def _load_teacher(plan: UptrainPlan, computing: Computing) -> PreTrainedModel:
+    """The original, of which nothing is learned, in the type that is computed in."""
+    sharding = computing.sharding
+    place = computing.teacher if sharding is None else Placement(inputs=torch.device("cpu"))
+    model = load_model(plan.teacher, dtype=computing.dtype, place=place).model
+    model.requires_grad_(False)
+    if sharding is not None:
+        sharding.shard(model)
+    return model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,15 +203,13 @@ def _write(made: _Made, work: TrainingFolder) -> dict[str, Any]:
         "history": list(made.progress.history),
     }
     with saving(work.path):
-        write_output(
-            plan, made.learner.student, made.state, made.learner.stored, work.model, record
-        )
+        write_output(plan, made.learner.student, made.state, work.model, record)
         work.commit()
     return record
 
 
 def _report(
-    plan: UptrainPlan, processes: Processes, record: Mapping[str, Any], seconds: float | None
+    plan: UptrainPlan, computing: Computing, record: Mapping[str, Any], seconds: float | None
 ) -> UptrainReport:
     return UptrainReport(
         plan=plan,
@@ -203,7 +217,8 @@ def _report(
         after=read_scores(record["after"]),
         record=record,
         seconds=seconds,
-        processes=processes.count,
-        device=processes.device.type,
+        processes=computing.team.count,
+        sharded=computing.sharding is not None,
+        device=computing.device.type,
         done_before=seconds is None,
     )

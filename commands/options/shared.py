@@ -156,6 +156,7 @@ def output_options_with(*more: str) -> Decorator:
 
 
 output_options = output_options_with()
+list_options = stack(details_option, output_options)
 workload_options = stack(
     click.option(
         *CONTEXT,

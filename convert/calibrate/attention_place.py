@@ -31,7 +31,9 @@ def attention_place(layered: LayeredModel, tensors: AttentionTensors) -> Attenti
             f"{layered.source.folder}: layer {index} keeps its projections in no module of their"
             " own, so that it cannot be calibrated: use --method merge without --calibration"
         )
-    return AttentionPlace(attention=attention, query=modules["q"], output=modules["o"], names=paths)
+    return AttentionPlace(
+        attention=attention, query=modules["q"], key=modules["k"], output=modules["o"], names=paths
+    )
 
 
 def _common(paths: Iterable[str]) -> str:

@@ -23,14 +23,21 @@ _SAME = 1e-4  # how far two runs may be apart, relative, that differ in rounding
 def given(seen: SeenAttention) -> torch.Tensor:
     """The hidden states that an attention was called with."""
     assert seen.call is not None
-    found: torch.Tensor = _take(seen.call)[0]
+    found: torch.Tensor = with_hidden(seen.call)[0]
     return found
 
 
+# How a module was called: its arguments by place and by name.
+ModuleCall = tuple[tuple[Any, ...], dict[str, Any]]
+
+
 class AttentionRunner:
-    """The source's own attention module of one layer, with other weights. `seen` is how the layer
-    called it; of every further batch only the hidden states differ. Of its heads only those that
-    are `staying` are given, None: all."""
+    """The source's own attention module of one layer, with other weights. `called` learns how the
+    layer calls it; of every further batch only the hidden states differ. Of its heads only those
+    that are `staying` are given, None: all."""
+
+    # How many batches the call is learnt of: of one, and another shows that it is the same.
+    learns: int | None = 2
 
     def __init__(
         self,
@@ -45,7 +52,7 @@ class AttentionRunner:
         self._prefix = f"{place.attention}."
         self._names, self._tensors, self._read = place.names, tensors, read
         self._staying = staying
-        self._call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        self._call: ModuleCall | None = None
         self._fused = False
 
     @contextmanager
@@ -62,36 +69,41 @@ class AttentionRunner:
         finally:
             config._attn_implementation = before
 
-    def called(self, seen: SeenAttention) -> None:
+    def called(self, batch: slice, seen: SeenAttention) -> None:
         """Learns the call from one batch. Raises CannotConvertError if another batch shows that
         more than the hidden states matters."""
         assert seen.call is not None and seen.heads is not None
         if self._call is None:
             self._call = seen.call
             self._fused = True
-            self._fused = self._is_same(seen)
+            self._fused = self._is_same(batch, seen)
             return
-        if not self._is_same(seen):
+        if not self._is_same(batch, seen):
             raise CannotConvertError(
                 f"layer {self._tensors.where[0]}: its attention is given more of the text than"
                 " hidden states: use --method merge without --calibration"
             )
 
-    def _is_same(self, seen: SeenAttention) -> bool:
+    def _call_of(self, batch: slice) -> ModuleCall:
+        """Whose hidden states are to be replaced."""
+        assert self._call is not None
+        return self._call
+
+    def _is_same(self, batch: slice, seen: SeenAttention) -> bool:
         """Whether the attention by itself gives what it gave in its layer."""
         assert seen.heads is not None
         try:
-            again = self._run(given(seen), {})
+            again = self._run(batch, given(seen), {})
         except ValueError:  # transformers refuses sdpa where it would leave something out
             return False
         return bool((again - seen.heads).norm() <= _SAME * seen.heads.norm())
 
     def heads(
-        self, hidden: torch.Tensor, weights: AttentionWeights, merged: Merged
+        self, batch: slice, hidden: torch.Tensor, weights: AttentionWeights, merged: Merged
     ) -> torch.Tensor:
         """[B, T, H*dv]: what all heads of `weights` give, which lie as those of `merged`, before
         the output projection. Differentiable."""
-        return self.those_staying(self._run(hidden, self._inside(weights, merged)))
+        return self.those_staying(self._run(batch, hidden, self._inside(weights, merged)))
 
     def those_staying(self, heads: torch.Tensor) -> torch.Tensor:
         """Of all that the module's heads give, [..., H*dv], that of the heads that stay."""
@@ -102,12 +114,11 @@ class AttentionRunner:
         return chosen.flatten(-2)
 
     def mixing(
-        self, hidden: torch.Tensor, weights: AttentionWeights, merged: Merged
+        self, batch: slice, hidden: torch.Tensor, weights: AttentionWeights, merged: Merged
     ) -> torch.Tensor:
         """[B, H, T, T]: the attention weights. Raises CannotConvertError if the module does not
         return them."""
-        assert self._call is not None
-        _, args, kwargs = _take(self._call, hidden)
+        _, args, kwargs = with_hidden(self._call_of(batch), hidden)
         output = functional_call(self._module, self._inside(weights, merged), args, kwargs)
         found = mixing_in(output)
         if found is None:
@@ -125,9 +136,8 @@ class AttentionRunner:
         own = len(self._prefix)
         return {path[own:]: v for path, v in inside.items() if path.startswith(self._prefix)}
 
-    def _run(self, hidden: torch.Tensor, tensors: Tensors) -> torch.Tensor:
-        assert self._call is not None
-        _, args, kwargs = _take(self._call, hidden)
+    def _run(self, batch: slice, hidden: torch.Tensor, tensors: Tensors) -> torch.Tensor:
+        _, args, kwargs = with_hidden(self._call_of(batch), hidden)
         found: list[torch.Tensor] = []
 
         def stop(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
@@ -161,8 +171,8 @@ def with_output(weights: AttentionWeights, change: torch.Tensor) -> AttentionWei
     return replace(weights, o=o, o_bias=weights.o_bias + change[-1].to(weights.o.dtype))
 
 
-def _take(
-    call: tuple[tuple[Any, ...], dict[str, Any]], hidden: torch.Tensor | None = None
+def with_hidden(
+    call: ModuleCall, hidden: torch.Tensor | None = None
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The hidden states of a call, and the call with `hidden` in their place."""
     args, kwargs = call

@@ -1,8 +1,9 @@
 """The calibrated rungs, layer by layer."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -21,7 +22,7 @@ from ..latent.names import key_value_tensors
 from ..merge.attention_weights import Groups
 from ..merge.ladder import Ladder
 from ..plan.errors import BadValuesError, CannotConvertError
-from ..plan.heads import Heads, HeadsByLayer
+from ..plan.heads import HeadsByLayer
 from ..plan.source import ConversionSource
 from ..rewrite.freedom import alone, freedoms_of
 from ..rewrite.groups import is_tied
@@ -30,17 +31,22 @@ from ..rewrite.tensors import weights_of
 from ..rewrite.uncalibrated import finite
 from ..stream.reader import SourceReader
 from .attention_place import attention_place
+from .calibration_pairs import CalibrationPairs, calibration_pairs, reads_pairs
 from .calibration_text import CalibrationText, calibration_text
 from .first_tokens import with_first_tokens
 from .free_memory import give_back
-from .layer_calls import Call, record
+from .layer_calls import Calls, always, record
 from .layer_fit import LayerFit
 from .layer_task import FittedLayer, LayerTask, States, run_rows
 from .layered_model import LayeredModel, refuse_encoder_decoder
 from .output_uses import LayerUses
+from .pair_calls import pair_memory, record_pairs
+from .pair_memory import PairMemory, RaggedRows
 from .random_tokens import WHITE_FOR_HEADS, WHITE_FOR_LATENTS, random_tokens
 from .shared_batches import shared_batches
-from .state_rows import MEMORY_BUDGET, NotFiniteStatesError, Room, new_rows
+from .state_rows import MEMORY_BUDGET, NotFiniteStatesError, Room, StateRows, new_rows
+
+Rows = CalibrationText | CalibrationPairs
 
 
 def calibrated_layers(
@@ -109,7 +115,8 @@ def _help(team: Team, asked: _Asked) -> None:
 
 def _layers(asked: _Asked, done: MadeBefore, progress: bool) -> Iterator[RewrittenLayer]:
     with SourceReader(asked.source.checkpoint.files) as reader:
-        run = _Calibration(asked, reader)
+        kind = _PairCalibration if reads_pairs(asked.source) else _Calibration
+        run = kind(asked, reader)
         text = run.text(asked.calibration, asked.calibration_tokens, asked.row_tokens)
         if asked.sha256 not in (None, text.sha256):
             raise SourceChangedError(
@@ -124,17 +131,22 @@ class _Calibration:
         self._source, self._ladder, self._ranks, self._mla = source, asked.ladder, ranks, asked.mla
         self._changed = {w: own for w, own in heads.layers.items() if own.is_changed or w in ranks}
         self._shared = shared_batches()
-        _refuse_unknown(source, heads)
-        self._layered = LayeredModel(source, reader)
+        self._reader = reader
+        self._memory: PairMemory | None = None  # what the encoder gives
+        self._layered = self._model(heads)
         self._tensors = source.attention_map.attentions
         self._freedoms = freedoms_of(source)
         self._read = finite(reader)
         self._habits = LayerUses()
 
-    def text(self, calibration: str | None, tokens: int, row: int | None) -> CalibrationText:
+    def _model(self, heads: HeadsByLayer) -> LayeredModel:
+        _refuse_unknown(self._source, heads)
+        return LayeredModel(self._source, self._reader)
+
+    def text(self, calibration: str | None, tokens: int, row: int | None) -> Rows:
+        """What layers are fitted to."""
         runnable, seed = self._layered.runnable, self._ladder.seed
         if calibration is None:
-            refuse_encoder_decoder(self._source)
             white = WHITE_FOR_LATENTS if self._ranks else WHITE_FOR_HEADS
             return random_tokens(runnable, seed, white)
         with quiet_transformers():
@@ -145,9 +157,7 @@ class _Calibration:
             return with_first_tokens(text, tokenizer, vocabulary=runnable.vocab_size, seed=seed)
 
     @torch.no_grad()
-    def layers(
-        self, text: CalibrationText, done: MadeBefore, progress: bool
-    ) -> Iterator[RewrittenLayer]:
+    def layers(self, text: Rows, done: MadeBefore, progress: bool) -> Iterator[RewrittenLayer]:
         layered = self._layered
         states, calls = self._start(text)
         last = max(index for index, _ in self._changed)
@@ -163,23 +173,34 @@ class _Calibration:
         finally:
             bar.close()
             states.close()
+            if self._memory is not None:
+                self._memory.close()
 
-    def _start(self, text: CalibrationText) -> tuple[States, Sequence[Call]]:
-        length, width = text.ids.shape[1], self._layered.hidden_size
-        template = torch.empty(length, width, dtype=self._layered.dtype)
-        count, dtype = len(text.ids), self._layered.dtype
+    def _start(self, text: Rows) -> tuple[States, Sequence[Calls]]:
+        assert isinstance(text, CalibrationText)
+        states = self._states(*text.ids.shape)
+        with self._finite("its embeddings give"):
+            mine, into = self._shared.mine(text.batches), (states.original, states.converted)
+            calls = record(self._layered, text.ids, text.batches, into, mine)
+        return states, [always(call) for call in calls]
+
+    def _states(
+        self, count: int, length: int, of: Callable[[StateRows], StateRows] = lambda rows: rows
+    ) -> States:
+        """Room for `count` rows of `length` tokens; `of` makes of rows what is used."""
+        width, dtype = self._layered.hidden_size, self._layered.dtype
+        template = torch.empty(length, width, dtype=dtype)
         # Half of the budget for four rows of hidden states, half for the wider features of an MLP.
         half = MEMORY_BUDGET // 2
-        rows = [new_rows(count, template, held=4, budget=half) for _ in range(4)]
-        features = Room(count, length, dtype, half)
-        with self._finite("its embeddings give"):
-            mine = self._shared.mine(text.batches)
-            calls = record(self._layered, text.ids, text.batches, rows[:2], mine)
+        rows = [of(new_rows(count, template, held=4, budget=half)) for _ in range(4)]
         original, converted, target, given = rows
-        states = States(
-            original=original, converted=converted, target=target, given=given, features=features
+        return States(
+            original=original,
+            converted=converted,
+            target=target,
+            given=given,
+            features=Room(count, length, dtype, half, of),
         )
-        return states, calls
 
     @contextmanager
     def _finite(self, who_gives: str) -> Iterator[None]:
@@ -196,51 +217,77 @@ class _Calibration:
         self,
         index: int,
         layer: nn.Module,
-        call: Call,
+        calls: Calls,
         states: States,
-        text: CalibrationText,
+        text: Rows,
         done: MadeBefore,
         last: int,
     ) -> RewrittenLayer | None:
         """The new layer, None if it stays; the states move on."""
-        own, is_last = self._changed.get((index, False)), index == last
-        if own is None or self._is_kept(index, own):
+        changed = [where for where in sorted(self._changed) if where[0] == index]
+        if all(map(self._is_kept, changed)):
             mine = self._shared.mine(text.batches)
-            run_rows(layer, call, states.original, mine)
-            run_rows(layer, call, states.converted, mine)
-            return None if own is None else RewrittenLayer(index=index, tensors={}, measured={})
-        fit = self._fit(self._task(index, layer, call, own, text), states)
+            run_rows(layer, calls, states.original, mine)
+            run_rows(layer, calls, states.converted, mine)
+            return RewrittenLayer(index=index, tensors={}, measured={}) if changed else None
+        tasks = self._tasks(changed, layer, calls, text)
         before = self._shared.from_main(lambda: done(index))
         if before is not None:
-            fit.skip(before.tensors, self._of_mlp(index, before.tensors), is_last=is_last)
+            made = self._of_mlp(index, before.tensors)
+            self._fit(tasks[-1], states).skip(before.tensors, made, is_last=index == last)
             return before
-        return self._rewritten(index, fit.run(self._ladder.seed + index, is_last=is_last))
+        fits = [
+            self._fit(task, states).run(self._seed(task), is_last=index == last) for task in tasks
+        ]
+        return self._rewritten(index, fits)
 
-    def _task(
-        self, index: int, layer: nn.Module, call: Call, own: Heads, text: CalibrationText
-    ) -> LayerTask:
-        tensors = self._tensors[index, False]
+    def _seed(self, task: LayerTask) -> int:
+        index, cross = task.tensors.where
+        return self._ladder.seed + index + (len(self._layered.layers) if cross else 0)
+
+    def _tasks(
+        self, changed: Sequence[Where], layer: nn.Module, calls: Calls, text: Rows
+    ) -> list[LayerTask]:
+        """Those of a layer, in the order in which it computes them."""
+        found, earlier = list[LayerTask](), dict[str, str]()
+        for where in changed:
+            task = self._task(where, layer, calls, text)
+            found.append(
+                replace(
+                    task,
+                    is_first=where != changed[-1],
+                    earlier=dict(earlier),
+                    replaced={path: layer.get_parameter(path) for path in earlier.values()},
+                )
+            )
+            earlier |= task.place.names
+        return found
+
+    def _task(self, where: Where, layer: nn.Module, calls: Calls, text: Rows) -> LayerTask:
+        tensors, (index, _) = self._tensors[where], where
         return LayerTask(
             layer=layer,
-            call=call,
+            calls=calls,
             place=attention_place(self._layered, tensors),
             tensors=tensors,
             read=self._read,
             stored=lambda path: self._on_disk(index, path) is not None,
-            freedom=alone(self._freedoms[index, False]),
-            heads=own,
+            freedom=alone(self._freedoms[where]),
+            heads=self._changed[where],
             ladder=self._ladder,
             text=text,
             uses=self._habits,
-            chosen=self._chosen.get((index, False)),
+            chosen=self._chosen.get(where),
             shared=self._shared,
+            memory=self._memory,
         )
 
-    def _is_kept(self, index: int, own: Heads) -> bool:
+    def _is_kept(self, where: Where) -> bool:
         """Whether all stays as it is, since heads that are to become one are equal."""
+        own = self._changed[where]
         if own.is_pruned or self._ranks:
             return False
-        return is_tied(weights_of(self._tensors[index, False], self._read), own)
+        return is_tied(weights_of(self._tensors[where], self._read), own)
 
     def _fit(self, task: LayerTask, states: States) -> LayerFit:
         rank = self._ranks.get(task.tensors.where)
@@ -260,19 +307,57 @@ class _Calibration:
     def _on_disk(self, index: int, path: str) -> str | None:
         return self._layered.on_disk(self._layered.path_of(index) + path)
 
-    def _rewritten(self, index: int, made: FittedLayer) -> RewrittenLayer:
-        tensors = dict(made.attention)
-        for path, value in made.mlp.items():
-            name = self._on_disk(index, path)
-            assert name is not None
-            tensors[name] = value.contiguous()
+    def _rewritten(self, index: int, made: Sequence[FittedLayer]) -> RewrittenLayer:
+        """Of what was made of each attention that changed."""
+        tensors, measured = dict[str, torch.Tensor](), dict[str, Any]()
+        for one in made:
+            tensors |= one.attention
+            measured |= one.measured
+            for path, value in one.mlp.items():
+                name = self._on_disk(index, path)
+                assert name is not None
+                tensors[name] = value.contiguous()
         made_of = key_value_tensors(self._tensors[index, False]) if self._ranks else ()
         return RewrittenLayer(
             index=index,
             tensors=tensors,
-            measured=made.measured,
+            measured=measured,
             made_of=tuple(held.tensor.name for held in made_of),
         )
+
+
+class _PairCalibration(_Calibration):
+    """Of an encoder-decoder, on pairs: self-attention and cross-attention of its decoder."""
+
+    def _model(self, heads: HeadsByLayer) -> LayeredModel:
+        if self._shared.team.count > 1:
+            raise CannotConvertError(
+                f"{self._source.folder}: an encoder-decoder is calibrated by one process: run it"
+                " without a launcher"
+            )
+        return LayeredModel(self._source, self._reader, stack="decoder")
+
+    def text(self, calibration: str | None, tokens: int, row: int | None) -> Rows:
+        if calibration is None:
+            refuse_encoder_decoder(self._source)
+            raise AssertionError("is an encoder-decoder")
+        with quiet_transformers():
+            seed = self._ladder.seed
+            return calibration_pairs(
+                self._source, self._layered.runnable, calibration, tokens, seed, row_tokens=row
+            )
+
+    def _start(self, text: Rows) -> tuple[States, Sequence[Calls]]:
+        assert isinstance(text, CalibrationPairs)
+        longest = max(ids.shape[1] for ids in text.given)
+        states = self._states(len(text.given), longest, RaggedRows)
+        with self._finite("its encoder gives"):
+            budget = MEMORY_BUDGET // 2
+            self._memory = pair_memory(self._source, self._reader, text, budget=budget)
+        with self._finite("its embeddings give"):
+            into = (states.original, states.converted)
+            calls = record_pairs(self._layered, text, self._memory, into)
+        return states, calls
 
 
 def _refuse_unknown(source: ConversionSource, heads: HeadsByLayer) -> None:

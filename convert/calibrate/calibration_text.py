@@ -24,6 +24,7 @@ from headcount.running.tokens import (
 
 from ..plan.request import BUILTIN, CALIBRATION_ROW_TOKENS
 from ..plan.source import ConversionSource
+from .calibration_rows import HELD_OUT, LEAST_BATCHES, CalibrationRows
 from .layered_model import refuse_encoder_decoder
 
 # Characters that are taken for one token to be sure of it; text beyond what they come to is left.
@@ -31,40 +32,31 @@ _LONGEST_TOKEN = 16
 MAX_TOKENS = 2**40
 # Tokens of one batch: what a layer computes at a time.
 BATCH_TOKENS = 2048
-_LEAST_BATCHES = 4
 # Bytes that a layer's attention weights of one row may take: [heads, tokens, tokens] in float32.
 _LARGEST_MIXING = 2**31
-# One batch in so many is held out: nothing is fitted to it, and no step may be worse on it.
-HELD_OUT = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CalibrationText:
-    """`ids` [rows, tokens]; `batches` are equal runs of rows, of which `held` are held out. They
-    were cut from the `found` first tokens, or rows from all over, of a text. `white`: the share of
-    white inputs that is added to moments, where tokens are not like those that will be read."""
+class CalibrationText(CalibrationRows):
+    """`ids` [rows, tokens]."""
 
     ids: torch.Tensor
-    batches: tuple[slice, ...]
-    held: tuple[slice, ...]
-    sha256: str
-    found: int
-    white: float = 0.0
-
-    @property
-    def fitted(self) -> tuple[slice, ...]:
-        return tuple(batch for batch in self.batches if batch not in self.held)
 
     @property
     def tokens(self) -> int:
         return self.ids.numel()
+
+    @property
+    def row_tokens(self) -> int:
+        """Tokens of one row."""
+        return self.ids.shape[1]
 
 
 def planned_text(
     source: ConversionSource, name: str, tokens: int, seed: int, *, row_tokens: int | None = None
 ) -> CalibrationText:
     """What `source` would be calibrated on, before any weight is read. Raises HeadcountError for a
-    source that cannot be calibrated, and as `calibration_text`."""
+    source that is no decoder, and as `calibration_text`."""
     refuse_encoder_decoder(source)
     with quiet_transformers():
         runnable = open_runnable(str(source.real[0]))
@@ -104,7 +96,7 @@ def calibration_text(
     return cut_rows(
         torch.tensor(ids.ids),
         longest=longest,
-        least=_LEAST_BATCHES * widest,
+        least=LEAST_BATCHES * widest,
         seed=seed,
         text=text,
     )
@@ -162,8 +154,8 @@ def cut_rows(
             f"{text.name}: {len(ids):,} tokens are too few to calibrate with: at least {least:,}"
             " are needed, and tens of thousands are better"
         )
-    length = min(longest, len(ids) // _LEAST_BATCHES)
-    per_batch = max(1, min(BATCH_TOKENS // length, len(ids) // length // _LEAST_BATCHES))
+    length = min(longest, len(ids) // LEAST_BATCHES)
+    per_batch = max(1, min(BATCH_TOKENS // length, len(ids) // length // LEAST_BATCHES))
     count = len(ids) // length // per_batch
     rows = ids[: count * per_batch * length].view(-1, length)
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))

@@ -17,7 +17,8 @@ class Gram:
     def add(self, rows: torch.Tensor) -> None:
         self.take(self.parts(rows))
 
-    def parts(self, rows: torch.Tensor) -> Iterator[torch.Tensor]:
+    @staticmethod
+    def parts(rows: torch.Tensor) -> Iterator[torch.Tensor]:
         """What `rows` add, block by block, for `take`, here or in another process."""
         for start in range(0, rows.shape[1], _BLOCK):
             yield rows[:, start : start + _BLOCK].T @ rows[:, start:]

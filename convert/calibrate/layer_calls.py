@@ -1,6 +1,6 @@
 """What a model hands to its layers, recorded once and used for every batch of that size."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +35,15 @@ class Call:
         return layer(*self.args, **{**self.kwargs, self.keyword: hidden})
 
 
+# The call of one layer for the batch of these rows.
+Calls = Callable[[slice], Call]
+
+
+def always(call: Call) -> Calls:
+    """The same call for all batches."""
+    return lambda _: call
+
+
 class Stop(Exception):
     """Ends a forward pass whose rest nobody needs."""
 
@@ -56,27 +65,32 @@ def record(
     embedded rows are written to each of `into`: of all batches, or of those that are `mine`. Raises
     CannotConvertError if a layer takes more than hidden states that depends on the text."""
     with layered.embeddings() as model, third_party("transformers cannot run the model"):
-        like = _output_of_first(layered, model, ids[batches[0]])
-        _, calls = _recorded(layered, model, ids[batches[0]], like)
+
+        def run(batch: slice) -> Callable[[], object]:
+            return lambda: model(input_ids=ids[batch], use_cache=False)
+
+        with layered.layer(0) as layer:
+            like = output_of_first(layered, layer, run(batches[0]))
+        _, calls = recorded(layered, run(batches[0]), like)
         for batch in batches if mine is None else mine:
-            hidden, found = _recorded(layered, model, ids[batch], like)
+            hidden, found = recorded(layered, run(batch), like)
             for rows in into:
                 rows[batch] = hidden
             _refuse_text(layered, calls, found)
     return calls
 
 
-def _output_of_first(layered: LayeredModel, model: nn.Module, ids: torch.Tensor) -> Any:
-    """What the first layer returns, to return as much in its place."""
-    hidden, calls = _recorded(layered, model, ids, None)
-    with layered.layer(0) as layer:
-        return calls[0].output(layer, hidden)
+def output_of_first(layered: LayeredModel, layer: nn.Module, run: Callable[[], object]) -> Any:
+    """What the first `layer` returns where the model is `run`, to return as much in its place."""
+    hidden, calls = recorded(layered, run, None)
+    return calls[0].output(layer, hidden)
 
 
-def _recorded(
-    layered: LayeredModel, model: nn.Module, ids: torch.Tensor, like: Any
+def recorded(
+    layered: LayeredModel, run: Callable[[], object], like: Any
 ) -> tuple[torch.Tensor, tuple[Call, ...]]:
-    """The embedded batch, and the calls of all layers; of the first alone if `like` is None."""
+    """What the first layer is given where the model is `run`, and the calls of all layers; of the
+    first alone if `like` is None."""
     calls: list[Call] = []
     first: list[torch.Tensor] = []
     last = 1 if like is None else len(layered.layers)
@@ -92,7 +106,7 @@ def _recorded(
 
     with answering(layered.layers, answer):
         try:
-            model(input_ids=ids, use_cache=False)
+            run()
         except Stop:
             return first[0], tuple(calls)
     raise CannotConvertError(

@@ -16,25 +16,30 @@ from torch import nn
 from ..merge.attention_weights import AttentionWeights, Groups, Merged, Moments
 from ..merge.merging import merge_attention
 from ..rewrite.groups import groups_of
-from ..rewrite.layer import attention_key, merged_document
+from ..rewrite.layer import attention_key, calibration_key, merged_document
 from ..rewrite.tensors import weights_of
 from ..stream.threads import one_thread
-from .attention_runner import AttentionRunner, given
+from .attention_runner import given
 from .layer_calls import Stop
 from .layer_hooks import SeenAttention, watching
 from .layer_target import LayerTarget
 from .layer_task import FittedLayer, LayerTask, States, run_rows
+from .layered_model import assign, assigned
 from .mlp_fit import MlpFit, fitted_projection
 from .moment_sums import MomentSums
 from .output_fit import OutputFit
+from .pair_runner import runner_of
 from .reconstruct import TiedHeads, Tying
 from .temperature import best_temperatures, divergences, with_temperatures
 
 # One batch in so many is looked at to choose groups, or all if gradient descent follows anyway.
 _LOOK_AT = 3
 
-# What of a batch an attention that is `seen` adds to sums, and the sums that take it.
-Parts = Callable[[torch.Tensor, torch.Tensor | None], Iterator[torch.Tensor]]
+# Of a batch: what an attention reads, its weights, and what keys and values are made of, if that is
+# something else.
+Read = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
+# What of a batch an attention that is seen adds to sums, and the sums that take it.
+Parts = Callable[[SeenAttention], Iterator[torch.Tensor]]
 Take = Callable[[Iterator[torch.Tensor]], None]
 
 
@@ -43,15 +48,13 @@ class LayerFit:
 
     def __init__(self, task: LayerTask, states: States) -> None:
         self._task, self._states = task, states
-        self._runner = AttentionRunner(
-            task.layer, task.place, task.tensors, task.read, task.heads.subset
-        )
+        self._runner = runner_of(task)
         self._source = weights_of(task.tensors, task.read, task.heads.subset)
         self._measured: dict[str, Any] = {}
         self._sample: tuple[torch.Tensor, torch.Tensor | None] | None = None
         first = task.text.batches[0]
-        self._first = task.shared.from_owner(first, lambda: states.original[first])
-        self._target = LayerTarget(task, self._first)
+        self._first = first, task.shared.from_owner(first, lambda: states.original[first])
+        self._target = LayerTarget(task, self._first[1])
 
     def run(self, seed: int, *, is_last: bool) -> FittedLayer:
         """All rungs. `is_last`: no layer after this one needs what the new one gives."""
@@ -95,7 +98,7 @@ class LayerFit:
         return attention
 
     def _document(self, merged: Merged) -> dict[str, Any]:
-        return {attention_key(cross=False): merged_document(merged)}
+        return {attention_key(self._task.tensors.where[1]): merged_document(merged)}
 
     def _as_source(self, tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
         """Those of the attention by their names in the source's files, of an output's `tensors`."""
@@ -111,17 +114,19 @@ class LayerFit:
         """Moves the states on as `run` does, for a layer that has its new tensors already: all by
         their names in the output, and those of its `mlp` by their paths in the layer."""
         task, mine = self._task, self._task.shared.mine(self._task.text.batches)
-        self._runner.called(self._target.run(self._first).seen)
-        run_rows(task.layer, task.call, self._states.original, mine)
+        self._runner.called(self._first[0], self._target.run(*self._first).seen)
+        run_rows(task.layer, task.calls, self._states.original, mine)
         if is_last:
             return
+        before = {task.earlier[n]: v for n, v in tensors.items() if n in task.earlier}
+        assign(task.layer, before)
         task.assign(self._as_source(tensors))
         with self._runner.fast():
             last = fitted_projection(task, self._states)
             if last is not None:
                 MlpFit(task, self._states, last, is_last=False).skip(mlp)
             else:
-                run_rows(task.layer, task.call, self._states.converted, mine)
+                run_rows(task.layer, task.calls, self._states.converted, mine)
 
     def _fitted(
         self, merged: Merged, weights: AttentionWeights, seed: int, *, is_last: bool
@@ -136,19 +141,26 @@ class LayerFit:
             measured |= found
         attention = task.made(merged, weights)
         task.assign(attention)
-        mlp: dict[str, torch.Tensor] = {}
+        mlp = {} if task.is_first else self._moved_on(is_last=is_last)
+        key = calibration_key(cross=task.tensors.where[1])
+        document = {**self._document(merged), key: _rounded(measured)}
+        written = self._written(attention, weights)
+        return FittedLayer(attention=written, mlp=mlp, measured=document)
+
+    def _moved_on(self, *, is_last: bool) -> dict[str, torch.Tensor]:
+        """The MLP's new last projection, with which the converted rows move on."""
+        task, measured = self._task, self._measured
         if task.ladder.refit == "mlp":
             measured["mlp_error"] = None
         last = fitted_projection(task, self._states)
         if last is not None:
             mlp_fit = MlpFit(task, self._states, last, is_last=is_last)
             mlp, measured["mlp_error"] = mlp_fit.run()
-        elif not is_last:
+            return mlp
+        if not is_last:
             mine = task.shared.mine(task.text.batches)
-            run_rows(task.layer, task.call, self._states.converted, mine)
-        document = {**self._document(merged), "calibration": _rounded(measured)}
-        written = self._written(attention, weights)
-        return FittedLayer(attention=written, mlp=mlp, measured=document)
+            run_rows(task.layer, task.calls, self._states.converted, mine)
+        return {}
 
     def _sums_of_all(self) -> MomentSums | None:
         """Of all K/V heads together, where groups are chosen by their moments."""
@@ -158,18 +170,24 @@ class LayerFit:
         if task.heads.after == 1 or not task.heads.is_merged:
             return None
         step = 1 if task.ladder.reconstruct else _LOOK_AT
-        sums = MomentSums(self._source, None, task.text.white)
+        sums, cross = MomentSums(self._source, None, task.text.white), task.tensors.where[1]
 
         def look(batch: slice) -> Iterator[torch.Tensor]:
             stopping = task.layer.get_submodule(task.place.attention).register_forward_hook(_stop)
-            with watching(task.layer, task.place) as seen, suppress(Stop):
-                task.call.run(task.layer, self._states.original[batch])
+            with watching(task.layer, task.place, cross=cross) as seen, suppress(Stop):
+                task.calls(batch).run(task.layer, self._states.original[batch])
             stopping.remove()
-            assert seen.inputs is not None
-            return sums.parts(seen.inputs, self._mixing(seen))
+            return sums.parts(*self._read(seen))
 
-        task.shared.each(task.text.fitted[::step], look, lambda _, parts: sums.take(parts))
+        with assigned(task.layer, task.replaced):
+            task.shared.each(task.text.fitted[::step], look, lambda _, parts: sums.take(parts))
         return sums
+
+    def _read(self, seen: SeenAttention) -> Read:
+        """What the attention read, and its weights; what keys and values are made of, if that is
+        something else."""
+        assert seen.inputs is not None
+        return seen.inputs, self._mixing(seen), seen.memory
 
     def _mixing(self, seen: SeenAttention) -> torch.Tensor | None:
         """The attention weights of the heads that stay."""
@@ -187,38 +205,40 @@ class LayerFit:
         """Of these groups, where any has several members; the original rows move on, and what the
         new attention should aim at is noted."""
         if not self._task.heads.is_merged:
-            self._look(lambda *_: iter(()), lambda _: None)
+            self._look(lambda _: iter(()), lambda _: None)
             return None
         sums = MomentSums(self._source, groups, self._task.text.white)
-        self._look(sums.parts, sums.take)
+        self._look(lambda seen: sums.parts(*self._read(seen)), sums.take)
         return sums
 
     def _look(self, parts: Parts, take: Take) -> None:
         """Moves the original rows on, and notes what the new attention should aim at; `parts` gets
-        what the attention reads, and its weights, of all rows but those that are held out, and
-        `take` what it makes of them."""
+        what was seen of the attention in all rows but those that are held out, and `take` what it
+        makes of that."""
         task, states, text = self._task, self._states, self._task.text
         if not task.shared.mine(text.batches[:1]):
-            self._runner.called(self._target.run(self._first).seen)
+            self._runner.called(self._first[0], self._target.run(*self._first).seen)
 
         def look(batch: slice) -> Iterable[torch.Tensor]:
-            looked = self._target.run(states.original[batch])
+            looked = self._target.run(batch, states.original[batch])
             seen = looked.seen
-            assert looked.output is not None and seen.inputs is not None
-            states.original[batch] = looked.output
-            if batch in text.batches[:2]:
-                self._runner.called(seen)
+            assert looked.output is not None
+            if not task.is_first:
+                states.original[batch] = looked.output
+            if batch in text.batches[: self._runner.learns]:
+                self._runner.called(batch, seen)
             if task.is_fitted:
                 states.target[batch] = looked.at_use
             if batch == text.fitted[0]:
                 self._sample = given(seen), self._mixing(seen)
-            return () if batch in text.held else parts(seen.inputs, self._mixing(seen))
+            return () if batch in text.held else parts(seen)
 
         def taken(batch: slice, made: Iterator[torch.Tensor]) -> None:
             if batch not in text.held:
                 take(made)
 
-        task.shared.each(text.batches, look, taken)
+        with assigned(task.layer, task.replaced):
+            task.shared.each(text.batches, look, taken)
 
     def _tempered(self, merged: Merged) -> AttentionWeights:
         """The merged weights with scores as sharp as before. Under a norm of queries a factor has
@@ -233,17 +253,17 @@ class LayerFit:
 
     def _sharpened(self, merged: Merged) -> tuple[AttentionWeights, dict[str, Any]]:
         """The weights with the best temperatures, and what was measured of these."""
-        weights = merged.weights
+        weights, batch = merged.weights, self._task.text.fitted[0]
         assert self._sample is not None
         hidden, mixing = self._sample
         if mixing is None:
-            mixing = self._runner.mixing(hidden, self._source, merged)  # says what is wrong
+            mixing = self._runner.mixing(batch, hidden, self._source, merged)  # says what is wrong
         size = weights.group_size
         original = mixing[:, [h * size + i for h in merged.order for i in range(size)]]
 
         def divergence(scale: torch.Tensor) -> torch.Tensor:
             now = with_temperatures(weights, scale)
-            return divergences(original, self._runner.mixing(hidden, now, merged))
+            return divergences(original, self._runner.mixing(batch, hidden, now, merged))
 
         scale = best_temperatures(divergence, len(weights.q))
         before, after = divergence(torch.ones_like(scale)), divergence(scale)

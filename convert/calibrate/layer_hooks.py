@@ -11,27 +11,31 @@ from torch import nn
 from .layer_calls import Stop
 
 Tensors = Mapping[str, torch.Tensor]
+_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionPlace:
-    """Where a layer has its attention: paths of the module, and of those in it that make queries
-    and the output, relative to the layer. `names` maps tensors of the files to parameters, relative
-    to the attention."""
+    """Where a layer has its attention: paths of the module, and of those in it that make queries,
+    keys and the output, relative to the layer. `names` maps tensors of the files to parameters,
+    relative to the attention."""
 
     attention: str
     query: str
+    key: str
     output: str
     names: Mapping[str, str]
 
 
 @dataclass(kw_only=True, slots=True)
 class SeenAttention:
-    """Of one batch: `inputs` of the query projection [B, T, D], `heads` the input of the output
-    projection [B, T, H*dv], `output` what it makes of them, `mixing` the attention weights
-    [B, H, T, T] if the module returns them, `call` how the attention was called."""
+    """Of one batch: `inputs` of the query projection [B, T, D], in cross-attention `memory` of the
+    key projection [B, S, E], `heads` the input of the output projection [B, T, H*dv], `output` what
+    it makes of them, `mixing` the attention weights [B, H, T, S] if the module returns them, `call`
+    how the attention was called."""
 
     inputs: torch.Tensor | None = None
+    memory: torch.Tensor | None = None
     heads: torch.Tensor | None = None
     output: torch.Tensor | None = None
     mixing: torch.Tensor | None = None
@@ -40,8 +44,11 @@ class SeenAttention:
 
 
 @contextmanager
-def watching(layer: nn.Module, place: AttentionPlace) -> Iterator[SeenAttention]:
-    """Sees the attention of `layer` for as long as the context lasts."""
+def watching(
+    layer: nn.Module, place: AttentionPlace, *, cross: bool = False
+) -> Iterator[SeenAttention]:
+    """Sees the attention of `layer` for as long as the context lasts; `cross`: it is to what an
+    encoder gives."""
     seen = SeenAttention()
 
     def attention_in(module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -52,6 +59,9 @@ def watching(layer: nn.Module, place: AttentionPlace) -> Iterator[SeenAttention]
 
     def query_in(module: nn.Module, args: Any) -> None:
         seen.inputs = args[0]
+
+    def key_in(module: nn.Module, args: Any) -> None:
+        seen.memory = args[0]
 
     def output_out(module: nn.Module, args: Any, output: torch.Tensor) -> None:
         seen.heads, seen.output = args[0], output
@@ -65,6 +75,9 @@ def watching(layer: nn.Module, place: AttentionPlace) -> Iterator[SeenAttention]
             layer.get_submodule(place.output).register_forward_hook(output_out),
         ):
             stack.callback(handle.remove)
+        if cross:
+            key = layer.get_submodule(place.key).register_forward_pre_hook(key_in)
+            stack.callback(key.remove)
         yield seen
 
 
@@ -99,12 +112,14 @@ def output_changed(layer: nn.Module, path: str, added: torch.Tensor) -> Iterator
 
 
 def mixing_in(output: Any) -> torch.Tensor | None:
-    """The attention weights among what an attention returns."""
+    """The attention weights among what an attention returns: T5's also returns its biases."""
     for value in output[1:] if isinstance(output, tuple) else ():
-        if (
-            isinstance(value, torch.Tensor)
-            and value.dim() == 4
-            and value.shape[2] == value.shape[3]
-        ):
+        if isinstance(value, torch.Tensor) and value.dim() == 4 and _are_shares(value):
             return value
     return None
+
+
+def _are_shares(values: torch.Tensor) -> bool:
+    """Whether none is below 0, and no row's sum beyond 1 (with sinks it is less)."""
+    rows = values.sum(-1)
+    return bool((values >= 0).all() and (rows > 0).any() and (rows <= 1 + _ROUNDING).all())

@@ -29,8 +29,9 @@ class LayerTarget:
         self._task = task
         self._use: OutputUse | None = None
         if task.is_fitted:
+            call = task.calls(task.text.batches[0])
             self._use = task.shared.from_main(
-                lambda: task.uses.use(task.layer, task.call, hidden, task.place)
+                lambda: task.uses.use(task.layer, call, hidden, task.place)
             )
 
     @property
@@ -38,16 +39,17 @@ class LayerTarget:
         """For the record: the module whose input is aimed at, `layer` for the layer's output."""
         return "attention" if self._use is None else (self._use.path or "layer")
 
-    def run(self, hidden: torch.Tensor, *, stop: bool = False) -> LayerRun:
-        """Runs the layer on a batch [B, T, D]; `stop`: no further than is needed."""
+    def run(self, batch: slice, hidden: torch.Tensor, *, stop: bool = False) -> LayerRun:
+        """Runs the layer on what it is given of a batch, [B, T, D]; `stop`: no further than is
+        needed."""
         task, use = self._task, self._use
         noted: list[torch.Tensor] = []
-        output = None
-        with watching(task.layer, task.place) as seen, ExitStack() as stack:
+        output, cross = None, task.tensors.where[1]
+        with watching(task.layer, task.place, cross=cross) as seen, ExitStack() as stack:
             if use is not None and use.path is not None:
                 stack.enter_context(input_of(task.layer, use.path, noted.append, stop=stop))
             with suppress(Stop):
-                output = task.call.run(task.layer, hidden)
+                output = task.calls(batch).run(task.layer, hidden)
         at_use = seen.output if use is None else output
         if noted:
             at_use = in_rows(noted[0], hidden)

@@ -1,7 +1,7 @@
 """What there is to do in one layer, and the rows of hidden states that it is done with."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,11 +12,12 @@ from ..merge.attention_weights import AttentionWeights, Freedom, Groups, Merged
 from ..merge.ladder import Ladder
 from ..plan.heads import Heads
 from ..rewrite.tensors import Read, tensors_of
-from .calibration_text import CalibrationText
-from .layer_calls import Call
+from .calibration_rows import CalibrationRows
+from .layer_calls import Calls
 from .layer_hooks import AttentionPlace
 from .layered_model import assign
 from .output_uses import LayerUses
+from .pair_memory import PairMemory
 from .shared_batches import SharedBatches
 from .state_rows import Room, StateRows
 
@@ -39,12 +40,15 @@ class States:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerTask:
-    """A layer with its weights, and all that says what is to become of it. `stored` tells whether
-    the files have the parameter at a path in the layer as it is. `chosen` are groups of K/V heads
-    that an earlier run has chosen; None: it is for this one to choose."""
+    """A layer with its weights, and all that says what is to become of one of its attentions.
+    `stored` tells whether the files have the parameter at a path in the layer as it is. `chosen`
+    are groups of K/V heads that an earlier run has chosen; None: it is for this one to choose.
+    `memory`: what an encoder gives. `is_first`: another attention of the layer follows, with which
+    the rows move on. `earlier`: the names of the attention before this one, as in `place`, which is
+    a new one now; `replaced`: by their paths, what the layer had of it."""
 
     layer: nn.Module
-    call: Call
+    calls: Calls
     place: AttentionPlace
     tensors: AttentionTensors
     read: Read
@@ -52,10 +56,14 @@ class LayerTask:
     freedom: Freedom
     heads: Heads
     ladder: Ladder
-    text: CalibrationText
+    text: CalibrationRows
     uses: LayerUses
     shared: SharedBatches
     chosen: Groups | None = None
+    memory: PairMemory | None = None
+    is_first: bool = False
+    earlier: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     @property
     def is_fitted(self) -> bool:
@@ -84,7 +92,7 @@ class FittedLayer:
     measured: Mapping[str, Any]
 
 
-def run_rows(layer: nn.Module, call: Call, rows: StateRows, batches: Iterable[slice]) -> None:
+def run_rows(layer: nn.Module, calls: Calls, rows: StateRows, batches: Iterable[slice]) -> None:
     """Moves rows on to what `layer` gives."""
     for batch in batches:
-        rows[batch] = call.run(layer, rows[batch])
+        rows[batch] = calls(batch).run(layer, rows[batch])

@@ -2,19 +2,20 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.core_model_loading import convert_and_load_state_dict_in_model
 from transformers.initialization import no_init_weights
 from transformers.modeling_utils import LoadStateDictConfig
 
 from headcount.model.errors import InvalidWeightsError, UnsupportedModelError
 from headcount.running.boundary import quiet_transformers, third_party
-from headcount.running.built.built_layers import decoder_of, layer_list
+from headcount.running.built.built_layers import layer_list, stacks_of
+from headcount.running.load import auto_class
 from headcount.running.runnable import RunnableModel, open_runnable
 
 from ..plan.errors import CannotConvertError
@@ -22,21 +23,32 @@ from ..plan.source import ConversionSource
 from ..stream.reader import DTYPES, SourceReader
 from .class_names import ClassNames
 
+Stack = Literal["encoder", "decoder"]
+
 
 class LayeredModel:
-    """A causal model whose parameters have no values but where they are loaded."""
+    """A model whose parameters have no values but where they are loaded: a causal one or, where the
+    `stack` whose layers are to run is named, an encoder-decoder."""
 
-    def __init__(self, source: ConversionSource, reader: SourceReader) -> None:
-        refuse_encoder_decoder(source)
-        self.runnable: RunnableModel = open_runnable(str(source.real[0]))
+    def __init__(
+        self, source: ConversionSource, reader: SourceReader, *, stack: Stack | None = None
+    ) -> None:
+        if stack is None:
+            refuse_encoder_decoder(source)
+        folder = str(source.real[0])
+        self.runnable: RunnableModel = open_runnable(folder, encoder_decoders=stack is not None)
         self.source, self._reader = source, reader
         wide = any(t.dtype == "F64" for t in source.checkpoint.tensors.values())
         self.dtype = torch.float64 if wide else torch.float32
         with third_party(f"{source.folder}: transformers cannot build it"):
             self.model = _skeleton(self.runnable, self.dtype)
-            self.layers = layer_list(decoder_of(self.model))
-        self._names = ClassNames(self.model)
-        self._prefix = next(n for n, m in self.model.named_modules() if m is self.layers)
+            stacks = {name: layer_list(one) for name, one in stacks_of(self.model)}
+            self.layers = stacks[stack or "decoder"]
+        self._names, self._tied = ClassNames(self.model), len(stacks) > 1
+        paths = {module: path for path, module in self.model.named_modules()}
+        self._prefix = paths[self.layers]
+        # What begins so belongs to a layer, of this stack or of another.
+        self._of_layers = tuple(f"{paths[layers]}." for layers in stacks.values())
         found = {name: self._names.of(name) for name in source.checkpoint.tensors}
         self._inside = {name: inside for name, (inside, _) in found.items()}
         self._plain = {name for name, (_, converted) in found.items() if not converted}
@@ -85,6 +97,8 @@ class LayeredModel:
         own = [f"{name}." for name, m in self.model.named_modules() if m is head]
         embeddings = self.model.get_input_embeddings()
         with self._loaded(self._outside(*own), embeddings, self.model.modules()):
+            if self._tied:
+                self.model.tie_weights(missing_keys=self._without_values())
             yield self.model
 
     @contextmanager
@@ -102,12 +116,11 @@ class LayeredModel:
     def _without_values(self) -> set[str]:
         """The parameters that belong to no layer and have no values."""
         named = self.model.named_parameters(remove_duplicate=False)
-        inside = f"{self._prefix}."
-        return {name for name, value in named if value.is_meta and not name.startswith(inside)}
+        return {n for n, value in named if value.is_meta and not n.startswith(self._of_layers)}
 
     def _outside(self, *left_out: str) -> list[str]:
         """The tensors of the files that belong to no layer, but for those of modules `left_out`."""
-        inside_of = (f"{self._prefix}.", *left_out)
+        inside_of = (*self._of_layers, *left_out)
         return [
             name
             for name, inside in self._inside.items()
@@ -182,7 +195,7 @@ def _skeleton(runnable: RunnableModel, dtype: torch.dtype) -> PreTrainedModel:
         stack.enter_context(quiet_transformers())
         stack.enter_context(no_init_weights())
         stack.enter_context(_parameters_without_values())
-        model: Any = AutoModelForCausalLM.from_config(
+        model: Any = auto_class(runnable.config).from_config(
             runnable.config, dtype=dtype, attn_implementation="eager", trust_remote_code=False
         )
     model.eval().requires_grad_(False)

@@ -26,8 +26,9 @@ def fitted_projection(task: LayerTask, states: States) -> LastProjection | None:
         return None
 
     def found() -> LastProjection | None:
-        first = states.converted[task.text.batches[0]]
-        last = task.uses.last_projection(task.layer, task.call, first, task.place)
+        first = task.text.batches[0]
+        call, hidden = task.calls(first), states.converted[first]
+        last = task.uses.last_projection(task.layer, call, hidden, task.place)
         return last if last is not None and task.stored(f"{last.path}.weight") else None
 
     return task.shared.from_owner(task.text.batches[0], found)
@@ -92,7 +93,7 @@ class MlpFit:
         task, noted = self._task, list[torch.Tensor]()
         hidden = self._states.converted[batch]
         with input_of(task.layer, self._last.path, noted.append):
-            output = task.call.run(task.layer, hidden)
+            output = task.calls(batch).run(task.layer, hidden)
         return in_rows(noted[0], hidden), output
 
     def _made(self, change: torch.Tensor) -> dict[str, torch.Tensor]:

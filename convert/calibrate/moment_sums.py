@@ -27,6 +27,9 @@ class MomentSums:
         heads, _, width = weights.q.shape
         shared, value_dim, _ = weights.v.shape
         self._inputs, self._input_sum = Gram(width), _zeros(width)
+        # What keys and values are made of, where that is something else.
+        self._memory: tuple[Gram, torch.Tensor] | None = None
+        self._memory_tokens = self._mixed_tokens = 0
         self._values = _zeros(shared * value_dim, shared * value_dim)
         self._value_sum = _zeros(shared * value_dim)
         self._members = [self._group_of(h) for h in range(heads)]
@@ -43,18 +46,35 @@ class MomentSums:
         own = head // self._weights.group_size
         return next((list(g) for g in self._groups or () if own in g), [])
 
-    def add(self, inputs: torch.Tensor, mixing: torch.Tensor | None) -> None:
-        """One batch: inputs [B, T, D] and attention weights [B, H, T, T]; None: the module does not
-        give them, and values count as they are."""
-        self.take(self.parts(inputs, mixing))
+    def add(
+        self,
+        inputs: torch.Tensor,
+        mixing: torch.Tensor | None,
+        memory: torch.Tensor | None = None,
+    ) -> None:
+        """One batch: inputs [B, T, D] and attention weights [B, H, T, S]; None: the module does not
+        give them, and values count as they are. In cross-attention keys and values are made of the
+        `memory` [B, S, E], in all batches; None: of the inputs."""
+        self.take(self.parts(inputs, mixing, memory))
 
-    def parts(self, inputs: torch.Tensor, mixing: torch.Tensor | None) -> Iterator[torch.Tensor]:
+    def parts(
+        self,
+        inputs: torch.Tensor,
+        mixing: torch.Tensor | None,
+        memory: torch.Tensor | None = None,
+    ) -> Iterator[torch.Tensor]:
         """What a batch adds, piece by piece, for `take`, here or in another process."""
         rows = inputs.flatten(0, 1)
         yield torch.tensor(len(rows))
         yield from self._inputs.parts(rows)
         yield rows.sum(0)
-        values = projected(inputs, self._weights.v, self._weights.v_bias)
+        read = inputs if memory is None else memory
+        yield torch.tensor(0 if memory is None else read.shape[:2].numel())
+        if memory is not None:
+            rows = memory.flatten(0, 1)
+            yield from Gram.parts(rows)
+            yield rows.sum(0)
+        values = projected(read, self._weights.v, self._weights.v_bias)
         made = self._of_values if self._groups is None else self._of_mixed
         for mixed in made(values, mixing):
             yield torch.tensor(len(mixed))
@@ -66,6 +86,12 @@ class MomentSums:
         self._tokens += int(next(parts))
         self._inputs.take(parts)
         self._input_sum += next(parts)
+        if of_memory := int(next(parts)):
+            width = self._weights.k.shape[-1]
+            gram, total = self._memory = self._memory or (Gram(width), _zeros(width))
+            self._memory_tokens += of_memory
+            gram.take(parts)
+            total += next(parts)
         if self._groups is None:
             for rows in parts:
                 self._sampled += int(rows)
@@ -73,9 +99,10 @@ class MomentSums:
                 self._value_sum += next(parts)
             return
         for own, total in zip(self._mixed, self._mixed_sums, strict=True):
-            next(parts)  # as many as tokens
+            of_head = int(next(parts))  # the same of each
             own += next(parts)
             total += next(parts)
+        self._mixed_tokens += of_head
 
     def result(self, chosen_by: Moments | None = None) -> Moments:
         """The means. `chosen_by`: those of a sum without groups, whose `values` are taken; without
@@ -92,7 +119,7 @@ class MomentSums:
             values, value_mean = chosen_by.values, chosen_by.value_mean
         else:
             values, value_mean = self._spread()
-        keys, key_mean = _made_of(inputs, mean, w.k, w.k_bias)
+        keys, key_mean = _made_of(*(self._of_memory() or (inputs, mean)), w.k, w.k_bias)
         known = self._groups is not None
         found = Moments(
             queries=self._queries(inputs, mean),
@@ -100,11 +127,18 @@ class MomentSums:
             key_mean=key_mean,
             values=values,
             value_mean=value_mean,
-            mixed=[m / self._tokens for m in self._mixed] if known else None,
-            mixed_mean=[m / self._tokens for m in self._mixed_sums] if known else None,
+            mixed=[m / self._mixed_tokens for m in self._mixed] if known else None,
+            mixed_mean=[m / self._mixed_tokens for m in self._mixed_sums] if known else None,
         )
 
         return self._whitened(found) if self._white else found
+
+    def _of_memory(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Second moment and mean of what keys and values are made of, if it is not the inputs."""
+        if self._memory is None:
+            return None
+        gram, total = self._memory
+        return gram.result() / self._memory_tokens, total / self._memory_tokens
 
     def _whitened(self, found: Moments) -> Moments:
         assumed, share = white_moments(self._weights), self._white
@@ -154,7 +188,9 @@ class MomentSums:
         values, means = torch.zeros_like(self._values), torch.zeros_like(self._value_sum)
         for head, members in enumerate(self._members):
             rows = self._rows(members)
-            share = self._tokens * len(members) * self._weights.group_size  # readers of the group
+            share = (
+                self._mixed_tokens * len(members) * self._weights.group_size
+            )  # readers of the group
             values[rows[:, None], rows[None]] += self._mixed[head] / share
             means[rows] += self._mixed_sums[head] / share
         return values, means

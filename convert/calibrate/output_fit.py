@@ -87,7 +87,7 @@ class OutputFit:
         """What the merged heads give on converted rows, and what their output should be, which
         takes the place of what was noted of the original layer."""
         states = self._states
-        looked = self._target.run(states.converted[batch], stop=True)
+        looked = self._target.run(batch, states.converted[batch], stop=True)
         target = self._target.target(looked, states.target[batch])
         states.target[batch] = target
         if self._task.ladder.reconstruct:
@@ -97,7 +97,7 @@ class OutputFit:
 
     def _again(self, weights: AttentionWeights) -> Look:
         def look(batch: slice) -> tuple[torch.Tensor, torch.Tensor]:
-            heads = self._runner.heads(self._states.given[batch], weights, self._merged)
+            heads = self._runner.heads(batch, self._states.given[batch], weights, self._merged)
             return heads, self._states.target[batch]
 
         return look
@@ -107,7 +107,7 @@ class OutputFit:
         scale = self._size / sum(states.target[batch].numel() for batch in task.text.held)
 
         def loss(now: AttentionWeights, batch: slice) -> torch.Tensor:
-            heads = self._runner.heads(states.given[batch], now, self._merged)
+            heads = self._runner.heads(batch, states.given[batch], now, self._merged)
             return (output_of(heads, now) - states.target[batch]).square().mean() / (scale or 1.0)
 
         with torch.enable_grad():

@@ -2,7 +2,7 @@
 
 import errno
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -30,6 +30,11 @@ class StateRows:
     @property
     def on_disk(self) -> bool:
         return self._file is not None
+
+    @property
+    def template(self) -> torch.Tensor:
+        """[tokens, width], as one row is."""
+        return self._template
 
     def __getitem__(self, rows: slice) -> torch.Tensor:
         """A copy, so that what is written later does not change what was read."""
@@ -115,10 +120,19 @@ def _temporary() -> Iterator[None]:
 
 
 class Room:
-    """Room for as many rows of whatever width is asked for, one width at a time."""
+    """Room for as many rows of whatever width is asked for, one width at a time; `of` makes of
+    rows what is handed out."""
 
-    def __init__(self, count: int, tokens: int, dtype: torch.dtype, budget: int) -> None:
+    def __init__(
+        self,
+        count: int,
+        tokens: int,
+        dtype: torch.dtype,
+        budget: int,
+        of: Callable[[StateRows], StateRows] = lambda rows: rows,
+    ) -> None:
         self._count, self._tokens, self._dtype, self._budget = count, tokens, dtype, budget
+        self._of = of
         self._made: tuple[int, StateRows] | None = None
 
     def rows(self, width: int) -> StateRows:
@@ -126,7 +140,8 @@ class Room:
         if self._made is None or self._made[0] != width:
             self.close()
             template = torch.empty(self._tokens, width, dtype=self._dtype)
-            self._made = width, new_rows(self._count, template, held=1, budget=self._budget)
+            made = new_rows(self._count, template, held=1, budget=self._budget)
+            self._made = width, self._of(made)
         return self._made[1]
 
     def close(self) -> None:

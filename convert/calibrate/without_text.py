@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from headcount.model.errors import HeadcountError, SourceChangedError
+from headcount.sources.presence import is_failing_disk
 
 from ..plan.source import ConversionSource
 from ..rewrite.layer import INPUTS, RewrittenLayer
@@ -16,7 +17,7 @@ def layers_without_text(
 ) -> Iterator[RewrittenLayer]:
     """`measured`, as random tokens tell; from where the source cannot be run on, those of `assumed`
     that are left, as if what layers read were white. Each says which, and why. Raises
-    SourceChangedError, and what `assumed` raises."""
+    SourceChangedError, HeadcountError where the disk fails, and what `assumed` raises."""
     made = set()
     try:
         for layer in measured:
@@ -26,6 +27,8 @@ def layers_without_text(
     except SourceChangedError:
         raise
     except HeadcountError as error:
+        if is_failing_disk(error):
+            raise
         reason = _reason(source, error)
     known = {"random_tokens": 0, "assumed": "white", "reason": reason}
     yield from (_said(layer, known) for layer in assumed if layer.index not in made)

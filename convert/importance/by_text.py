@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -11,11 +11,13 @@ from headcount.running.boundary import out_of_memory_explained, quiet_transforme
 from ..calibrate.calibration_text import calibration_text
 from ..calibrate.layered_model import LayeredModel
 from ..plan.refusals.merging import check_mergeable
+from ..plan.request import HeadsOfLayers
 from ..plan.source import ConversionSource
 from ..stream.reader import SourceReader
 from .ablation import ablated
 from .estimate import estimated
 from .head_importance import HeadImportance, Scores, rounded
+from .rounds import Choose, chosen_in_rounds
 from .text_run import TextRun
 
 
@@ -38,6 +40,17 @@ def importance_by_text(
     in its place. One layer's weights are in memory at a time. Raises HeadcountError."""
     with _run(source, text) as run:
         return _importance(run, estimated(run, ablated_to_mean=ablated_to_mean))
+
+
+def pruned_by_text(
+    source: ConversionSource, text: ScoredText, choose: Choose
+) -> tuple[HeadsOfLayers, HeadImportance]:
+    """The heads that go, by what it costs to mask them, and what they were chosen by. One layer's
+    weights are in memory at a time. Raises HeadcountError."""
+    with _run(source, text) as run:
+        found = chosen_in_rounds(run, choose)
+        importance = _importance(run, found.scores)
+        return found.pruned, replace(importance, rounds=found.rounds, added=found.added)
 
 
 def exact_importance(

@@ -23,8 +23,8 @@ from .text_run import TextRun
 
 
 def estimated(run: TextRun, *, ablated_to_mean: bool) -> dict[int, tuple[float, ...]]:
-    """Layer -> the estimate for each of its heads, in nats a token. `run` went forward; its rows
-    are used up. One layer's weights are in memory at a time."""
+    """Layer -> the estimate for each of its heads, in nats a token, 0 for one that is gone. `run`
+    went forward; its rows are used up. One layer's weights are in memory at a time."""
     slopes = _Slopes(run, ablated_to_mean)
     return {index: tuple(of.mean(0).tolist()) for index, of in sorted(slopes.by_layer().items())}
 
@@ -71,7 +71,9 @@ class _Slopes:
             given = run.calls[index].run(layer, hidden)
         else:
             mean = run.means[index] if self._to_mean else torch.zeros_like(run.means[index])
-            with outputs.gated(layer, len(hidden), lambda a: turned_down(a, mean, gates)):
+            staying = run.staying(index)
+            own = gates if staying is None else gates * staying
+            with outputs.gated(layer, len(hidden), lambda a: turned_down(a, mean, own)):
                 given = run.calls[index].run(layer, hidden)
         wanted = (hidden, gates) if heads else (hidden,)
         found = torch.autograd.grad(given, wanted, self._slopes[batch])

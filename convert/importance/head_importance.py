@@ -1,7 +1,7 @@
 """What the query heads of a model are worth, and which are worth least."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headcount.model.mixers import Attention
@@ -15,12 +15,16 @@ Scores = Mapping[int, Sequence[float]]
 class HeadImportance:
     """`scores` by `criterion`: estimated changes of the loss on a text, in nats a token, with the
     text's digest and how many `tokens` were read of it; or products of weights, of which only the
-    order says anything. Four digits: sums differ between processors."""
+    order says anything. Four digits: sums differ between processors. Where heads were chosen by
+    them, that took so many `rounds`, and `added` is what masking the heads of one round, and of
+    two, adds to the loss on that text."""
 
     criterion: Criterion
     scores: Scores
     sha256: str | None = None
     tokens: int = 0
+    rounds: int = 1
+    added: Mapping[int, float] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -28,6 +32,8 @@ class HeadImportance:
             "criterion": self.criterion,
             "sha256": self.sha256,
             "tokens": self.tokens,
+            "rounds": self.rounds,
+            "added_loss": {str(rounds): loss for rounds, loss in self.added.items()},
             "layers": [
                 {"index": index, "scores": list(scores)} for index, scores in self.scores.items()
             ],

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from headcount.model.mixers import Attention
 from headcount.model.pruned_heads import PrunedShare, shapes_by_count
@@ -17,8 +19,11 @@ from ..plan.request import (
 )
 from ..plan.source import ConversionSource
 from .across_layers import least_of_all
-from .head_importance import HeadImportance, least_important
+from .head_importance import HeadImportance, Scores, least_important
 from .weights import importance_by_weights
+
+if TYPE_CHECKING:
+    from .rounds import Choose
 
 
 def settled(
@@ -36,14 +41,40 @@ def settled(
     check_pruned(source)
     mixers = {index: mixer for (index, _), mixer in source.attention_map.mixers.items()}
     if request.across_layers:
-        count = _count_of_all(source, mixers, wanted)
-        importance = _importance(source, request)
-        pruned = least_of_all(mixers, importance.scores, count)
-        return replace(request, pruned_heads=pruned, across_layers=False), importance
-    shapes = shapes_to_have(source, wanted)
-    importance = _importance(source, request)
-    pruned = least_important(mixers, importance.scores, shapes)
-    return replace(request, pruned_heads=pruned), importance
+        choose = _of_all(mixers, _count_of_all(source, mixers, wanted))
+    else:
+        choose = _of_each(source, mixers, wanted)
+    pruned, importance = _chosen(source, request, choose)
+    return replace(request, pruned_heads=pruned, across_layers=False), importance
+
+
+def _of_all(mixers: Mapping[int, Attention], count: int) -> "Choose":
+    def choose(scores: Scores, share: Fraction) -> HeadsOfLayers:
+        return least_of_all(mixers, scores, int(count * share))
+
+    return choose
+
+
+def _of_each(
+    source: ConversionSource, mixers: Mapping[int, Attention], wanted: PrunedShare
+) -> "Choose":
+    whole = shapes_to_have(source, wanted)
+
+    def choose(scores: Scores, share: Fraction) -> HeadsOfLayers:
+        shapes = {index: _part(mixers[index], own, share) for index, own in whole.items()}
+        return least_important(mixers, scores, shapes)
+
+    return choose
+
+
+def _part(
+    mixer: Attention, shapes: tuple[tuple[int, int], ...], share: Fraction
+) -> tuple[tuple[int, int], ...]:
+    """What is left of a layer when at most that share of its heads is gone that are to go."""
+    heads = mixer.num_attention_heads
+    gone = (heads - shapes[0][0] * shapes[0][1]) * share
+    possible = shapes_by_count(mixer)
+    return possible[min(stay for stay in possible if heads - stay <= gone)]
 
 
 def _count_of_all(
@@ -69,12 +100,15 @@ def pruned_in(request: ConversionRequest) -> HeadsOfLayers:
     return request.pruned_heads or {}
 
 
-def _importance(source: ConversionSource, request: ConversionRequest) -> HeadImportance:
+def _chosen(
+    source: ConversionSource, request: ConversionRequest, choose: "Choose"
+) -> tuple[HeadsOfLayers, HeadImportance]:
     if request.calibration is None:
-        return importance_by_weights(source)
+        importance = importance_by_weights(source)
+        return choose(importance.scores, Fraction(1)), importance
     from .by_text import (
         ScoredText,
-        importance_by_text,  # imports transformers, which other plans do without
+        pruned_by_text,  # imports transformers, which other plans do without
     )
 
     tokens = request.calibration_tokens or CALIBRATION_TOKENS
@@ -84,4 +118,4 @@ def _importance(source: ConversionSource, request: ConversionRequest) -> HeadImp
         seed=request.seed,
         row_tokens=request.calibration_row_tokens,
     )
-    return importance_by_text(source, text)
+    return pruned_by_text(source, text, choose)

@@ -1,6 +1,6 @@
 """A text on its way through a model, layer by layer: what each layer is given, and the loss."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -32,11 +32,13 @@ class TextRun:
         ]
         self.calls: tuple[Call, ...] = record(layered, text.ids, text.batches, self.given[:1])
         self.means: dict[int, torch.Tensor] = {}
+        self._gone: Mapping[int, Sequence[int]] = {}
         self._rest: tuple[object, ...] | None = None
 
     @torch.no_grad()
-    def forward(self) -> None:
-        """Fills `given` and `means`."""
+    def forward(self, gone: Mapping[int, Sequence[int]] | None = None) -> None:
+        """Fills `given` and `means`. Of each layer the heads that are `gone` give nothing."""
+        self._gone = gone or {}
         for index in range(len(self.calls)):
             with self.layered.layer(index) as layer:
                 self._layer(index, layer)
@@ -49,7 +51,8 @@ class TextRun:
 
             def note(heads: torch.Tensor) -> torch.Tensor:
                 sums.append(heads.double().sum((0, 1)))
-                return heads
+                staying = self.staying(index)
+                return heads if staying is None else heads * staying[:, None]
 
             with outputs.gated(layer, len(hidden), note) if outputs else _plain():
                 output = self.calls[index].output(layer, hidden)
@@ -64,6 +67,24 @@ class TextRun:
         """What the heads of a layer give; None for one without attention."""
         tensors = self.attentions.get(index)
         return None if tensors is None else HeadOutputs(self.layered, tensors)
+
+    def staying(self, index: int) -> torch.Tensor | None:
+        """[H]: 0 for the heads of a layer that are gone, else 1; None: none is."""
+        gone, outputs = list(self._gone.get(index, ())), self.outputs(index)
+        if not gone or outputs is None:
+            return None
+        found = torch.ones(outputs.heads, dtype=self.layered.dtype)
+        found[gone] = 0
+        return found
+
+    @torch.no_grad()
+    def loss(self) -> float:
+        """The mean of all rows, in nats a token, of the last way `forward`."""
+        with self.layered.around() as model:
+            found = [
+                self.losses(model, batch, self.given[-1][batch]) for batch in self.text.batches
+            ]
+        return float(torch.cat(found).double().mean())
 
     def losses(self, model: nn.Module, batch: slice, hidden: torch.Tensor) -> torch.Tensor:
         """[B]: the mean loss of each row's tokens but the first, in nats, where the last layer

@@ -11,6 +11,7 @@ import torch
 from ..attention_map.attention_tensors import HeadTensors
 from ..calibrate.gram import Gram
 from ..calibrate.layer_fit import LayerFit
+from ..calibrate.layer_hooks import SeenAttention
 from ..calibrate.layer_task import LayerTask, States
 from ..calibrate.reconstruct import Tying
 from ..calibrate.state_rows import NotFiniteStatesError
@@ -95,8 +96,9 @@ class LatentFit(LayerFit):
         inputs = Gram(self._source.k.shape[-1])
         rows = 0
 
-        def parts(seen: torch.Tensor, mixing: torch.Tensor | None) -> Iterator[torch.Tensor]:
-            read = seen.flatten(0, 1)
+        def parts(seen: SeenAttention) -> Iterator[torch.Tensor]:
+            assert seen.inputs is not None
+            read = seen.inputs.flatten(0, 1)
             yield torch.tensor(len(read))
             yield from inputs.parts(read)
 

@@ -13,6 +13,7 @@ from torch import nn
 from ..calibrate.attention_runner import AttentionRunner
 from ..calibrate.gram import Gram
 from ..calibrate.layer_fit import LayerFit
+from ..calibrate.layer_hooks import SeenAttention
 from ..calibrate.layer_task import FittedLayer, LayerTask, States, run_rows
 from ..calibrate.mlp_fit import MlpFit, fitted_projection
 from ..calibrate.reconstruct import Tying
@@ -125,8 +126,8 @@ class MlaFit(LayerFit):
         is_last: bool,
     ) -> None:
         task, mine = self._task, self._task.shared.mine(self._task.text.batches)
-        self._runner.called(self._target.run(self._first).seen)
-        run_rows(task.layer, task.call, self._states.original, mine)
+        self._runner.called(self._first[0], self._target.run(*self._first).seen)
+        run_rows(task.layer, task.calls, self._states.original, mine)
         if is_last:
             return
         with self._placed():
@@ -136,13 +137,14 @@ class MlaFit(LayerFit):
                 if last is not None:
                     MlpFit(self._task, self._states, last, is_last=False).skip(mlp)
                 else:
-                    run_rows(task.layer, task.call, self._states.converted, mine)
+                    run_rows(task.layer, task.calls, self._states.converted, mine)
 
     def _merged(self) -> Merged:
         inputs, away, rows = Gram(self._source.k.shape[-1]), torch.zeros(()), 0
 
-        def parts(seen: torch.Tensor, mixing: torch.Tensor | None) -> Iterator[torch.Tensor]:
-            read = seen.flatten(0, 1)
+        def parts(seen: SeenAttention) -> Iterator[torch.Tensor]:
+            assert seen.inputs is not None
+            read, mixing = seen.inputs.flatten(0, 1), self._mixing(seen)
             yield torch.tensor(len(read))
             yield from inputs.parts(read)
             if mixing is not None:

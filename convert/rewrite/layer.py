@@ -16,8 +16,9 @@ class RewrittenLayer:
     into the record. K/V heads that are to become one are equal in them.
 
     Under `attention` and `cross_attention`, `measured` has the `merged_document` of each that was
-    merged; under INPUTS, where no text was given, how it is known what the layer reads. `made_of`
-    names the source's tensors that others were made of, of other names or shapes.
+    merged, under `calibration` and `cross_calibration` how each was fitted to text; under INPUTS,
+    where no text was given, how it is known what the layer reads. `made_of` names the source's
+    tensors that others were made of, of other names or shapes.
     """
 
     index: int
@@ -46,6 +47,11 @@ def merged_document(merged: Merged) -> dict[str, Any]:
 def attention_key(cross: bool) -> str:
     """The key of `measured` for one of a layer's attentions."""
     return "cross_attention" if cross else "attention"
+
+
+def calibration_key(cross: bool) -> str:
+    """The key of `measured` for what fitting one of a layer's attentions to text did."""
+    return "cross_calibration" if cross else "calibration"
 
 
 def merged_documents(measured: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:

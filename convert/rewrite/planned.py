@@ -15,7 +15,10 @@ from .freedom import NotFree, limits_of
 from .tensors import dtype_of
 
 if TYPE_CHECKING:
+    from ..calibrate.calibration_pairs import CalibrationPairs
     from ..calibrate.calibration_text import CalibrationText
+
+    Rows = CalibrationText | CalibrationPairs
 
 
 def plan_rewriting(
@@ -50,7 +53,7 @@ def plan_rewriting(
         calibration_tokens=0 if text is None else _wanted_tokens(request),
         calibration_row_tokens=request.calibration_row_tokens,
         tokens_read=0 if text is None else text.tokens,
-        row_tokens=0 if text is None else text.ids.shape[1],
+        row_tokens=0 if text is None else text.row_tokens,
     )
     known = {index for index, _ in found} | heads.readers.keys()
     limits = limits_of(source, heads)
@@ -78,7 +81,7 @@ def _latents(
         calibration_tokens=0 if text is None else _wanted_tokens(request),
         calibration_row_tokens=request.calibration_row_tokens,
         tokens_read=0 if text is None else text.tokens,
-        row_tokens=0 if text is None else text.ids.shape[1],
+        row_tokens=0 if text is None else text.row_tokens,
         ranks=home.ranks,
         mla=home.mla,
     )
@@ -111,29 +114,30 @@ def _nbytes(
     return total
 
 
-def _calibration(source: ConversionSource, request: ConversionRequest) -> "CalibrationText | None":
+def _calibration(source: ConversionSource, request: ConversionRequest) -> "Rows | None":
     if request.calibration is None:
         return None
-    from ..calibrate.calibration_text import (
-        planned_text,  # imports transformers, which other plans do without
-    )
+    # These import transformers, which other plans do without.
+    from ..calibrate.calibration_pairs import planned_pairs, reads_pairs
+    from ..calibrate.calibration_text import planned_text
 
+    planned = planned_pairs if reads_pairs(source) else planned_text
     tokens, row = _wanted_tokens(request), request.calibration_row_tokens
-    return planned_text(source, request.calibration, tokens, request.seed, row_tokens=row)
+    return planned(source, request.calibration, tokens, request.seed, row_tokens=row)
 
 
 def _wanted_tokens(request: ConversionRequest) -> int:
     return request.calibration_tokens or CALIBRATION_TOKENS
 
 
-def _few(request: ConversionRequest, text: "CalibrationText | None") -> Iterator[str]:
+def _few(request: ConversionRequest, text: "Rows | None") -> Iterator[str]:
     wanted = _wanted_tokens(request)
     if text is not None and text.found < wanted:
         yield f"the calibration text has {text.found:,} tokens, not {wanted:,}"
     row = request.calibration_row_tokens
-    if text is not None and row is not None and text.ids.shape[1] < row:
+    if text is not None and row is not None and text.row_tokens < row:
         yield (
-            f"rows of calibration have {text.ids.shape[1]:,} tokens, not {row:,}: the model takes"
+            f"rows of calibration have {text.row_tokens:,} tokens, not {row:,}: the model takes"
             f" no more, or the text has less than {4 * row:,}"
         )
 

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from headcount.running.boundary import run_model
 from headcount.running.generate import cache_argument
+from headcount.running.placement import inputs_device
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +56,7 @@ def generations(
 def greedy(model: PreTrainedModel, prompt: Tensor, *, tokens: int) -> list[int]:
     """The likeliest token after `prompt` ([n]), then after both… up to `tokens`, or to EOS."""
     name, ends = cache_argument(model), _ends(model)
-    ids = prompt[None].to(model.device)
+    ids = prompt[None].to(inputs_device(model))
     read = ids
     state: dict[str, Any] = {}
     made: list[int] = []

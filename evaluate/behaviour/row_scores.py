@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from headcount.running.placement import inputs_device
+
 from ..errors import EvaluationFailedError
 from ..logits import RowLogits, chunk_positions
 from ..loss import log_probabilities
@@ -35,7 +37,7 @@ def score_rows(model: PreTrainedModel, ids: Tensor, *, what: str) -> RowScores:
     finite.
     """
     batches = ids.split(max(1, BATCH_TOKENS // ids.shape[1]))
-    parts = [_score_batch(model, batch.to(model.device)) for batch in batches]
+    parts = [_score_batch(model, batch.to(inputs_device(model))) for batch in batches]
     scores = RowScores(
         losses=torch.cat([part.losses for part in parts]),
         hits=torch.cat([part.hits for part in parts]),

@@ -9,8 +9,11 @@ import transformers
 from headcount.audit import audit_model
 from headcount.model.dtypes import BITS
 from headcount.model.errors import HeadcountError
-from headcount.running.load import LoadedModel, load_model, resolve_device, resolve_load_dtype
+from headcount.running.load import LoadedModel, load_model, resolve_load_dtype
 from headcount.running.measured_cache import CacheBytes, cache_dtype, measured_cache_bytes
+from headcount.running.pairs.encoded_pairs import EncodedPair, Encoder, encoded_pairs
+from headcount.running.pairs.pairs_file import Pair, Pairs, read_pairs
+from headcount.running.placement import inputs_device, resolve_placement
 from headcount.running.runnable import RunnableModel, is_encoder_decoder, open_runnable
 from headcount.running.tokens import has_vocabulary, load_tokenizer
 
@@ -20,8 +23,6 @@ from ..errors import IncomparableModelsError
 from ..evaluation_document import Comparison, EvaluationReport, ModelScore, Settings
 from ..evaluation_request import EvaluationRequest
 from ..loss import TextScores
-from .encoded_pairs import EncodedPair, encoded_pairs
-from .pairs_file import Pair, Pairs, read_pairs
 from .scored_pairs import score_pairs, teacher_forced
 
 
@@ -47,14 +48,14 @@ def evaluate_pairs(request: EvaluationRequest) -> EvaluationReport:
     folder = request.tokenizer or runnables[0].folder
     tokenizer = load_tokenizer(folder)
     _check_comparable(runnables, tokenizer, given=request.tokenizer is not None)
-    device, dtype = resolve_device(request.device), resolve_load_dtype(request.dtype)
-    loaded = [load_model(one, dtype=dtype, device=device) for one in runnables]
+    place, dtype = resolve_placement(request.device), resolve_load_dtype(request.dtype)
+    loaded = [load_model(one, dtype=dtype, place=place) for one in runnables]
     limits = [one.max_position_embeddings for one in runnables]
     pairs = tuple(
         encoded_pairs(
             read.pairs,
             tokenizer,
-            loaded[-1].model,
+            Encoder.of(loaded[-1].model),
             positions=min((limit for limit in limits if limit), default=None),
             max_tokens=request.max_tokens,
         )
@@ -165,7 +166,7 @@ def _settings(
         bos=False,
         tokenizer=tokenizer,
         dtype=loaded.dtype,
-        device=str(loaded.model.device),
+        device=str(inputs_device(loaded.model)),
         threads=torch.get_num_threads(),
         attention=str(loaded.model.config._attn_implementation),
         prompt_tokens=0,

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headcount.running.pairs.encoded_pairs import EncodedPair
+
 from ..divergence import Divergence, compare
 from ..loss import TextScores, log_probabilities, token_losses
-from .encoded_pairs import EncodedPair
 
 
 @torch.inference_mode()

@@ -24,6 +24,7 @@ from headcount.convert.rewrite.uncalibrated import uncalibrated_layers
 from headcount.convert.stream.reader import SourceReader
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.load import load_model
+from headcount.running.placement import check_in_memory
 from headcount.running.progress import progress_bar
 
 from ..evaluation_plan import EvaluationPlan, plan_evaluation
@@ -67,7 +68,8 @@ def sensitivities(
     files = source.checkpoint.files
     with quiet_transformers(), out_of_memory_explained(), SourceReader(files) as reader:
         layered = LayeredModel(source, reader)
-        model = load_model(plan.runnables[0], dtype=plan.dtype, device=plan.device).model
+        model = load_model(plan.runnables[0], dtype=plan.dtype, place=plan.place).model
+        check_in_memory(model, "a look at each layer")
         before = _loss(model, plan)
         ladder = replace(QUALITIES["fast"], seed=request.seed)
         layers = layers_without_text(
@@ -112,7 +114,7 @@ def _sensitivity(
 
 
 def _loss(model: PreTrainedModel, plan: EvaluationPlan) -> float:
-    ids = torch.tensor(plan.tokens.ids, device=plan.device)
+    ids = torch.tensor(plan.tokens.ids, device=plan.place.inputs)
     chunk = chunk_positions(plan.runnables[0].vocab_size)
     scores = score_text(model, ids, plan.windows, chunk=chunk, bos=plan.tokens.bos)
     return float(scores.losses.mean())

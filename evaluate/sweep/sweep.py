@@ -110,13 +110,15 @@ def sweep(
         if chosen is not None and target.is_dir():
             print(f"{target}: {CHOSEN}", file=sys.stderr)
         raise
+    request = trials[0].plan.request
+    tokenizer = evaluation.get("tokenizer") or request.source_name or request.source
     return Sweep(
-        source=trials[0].plan.request.source_name or trials[0].plan.request.source.name,
+        source=request.source_name or request.source.name,
         original=original,
         trials=tuple(measured),
         budget=budget,
         chosen=chosen,
-        settings=report.settings,
+        settings=replace(report.settings, tokenizer=str(tokenizer)),  # not a trial's, that is gone
         tokens=report.model.tokens,
     )
 

@@ -12,11 +12,11 @@ from headcount.model.errors import HeadcountError
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # The command -> what its documents are.
 TITLES: Mapping[str, str] = {
-    "audit": "headcount audit: a model, or a list of those of several",
+    "audit": "headcount audit: a model, or several",
     "diff": "headcount diff: what differs between two models",
     "plan": "headcount plan: a model's plan, or an overview with the plans of several",
-    "reconcile": "headcount reconcile: the figures of a log, or a list of logs",
-    "convert": "headcount convert: conversion.json, a plan, a check, a sweep or a verification",
+    "reconcile": "headcount reconcile: a log, or several",
+    "convert": "headcount convert: conversion.json, a plan, a sweep or a verification",
     "evaluate": "headcount evaluate: what was measured",
     "heads": "headcount heads: an atlas, a comparison, or what heads are worth",
     "uptrain": "headcount uptrain: what training did",
@@ -26,6 +26,12 @@ TITLES: Mapping[str, str] = {
     "rules": "headcount rules: what audit looks for",
     "explain": "headcount explain: a topic with a model's numbers, or the topics",
 }
+
+
+def schema(command: str) -> dict[str, Any]:
+    """The JSON Schema of a command's documents, as `headcount schema` prints it. Raises
+    HeadcountError for a name that is none."""
+    return schema_of(command)
 
 
 def schema_of(command: str) -> dict[str, Any]:

@@ -373,18 +373,16 @@ _EXPLANATION = obj(
         "advice": many(TEXT),
     }
 )
-_LOG = obj(
-    {
-        **fields(TEXT, "log", "engine", "model", "verdict"),
-        "figures": many(_FIGURE),
-        "explanation": maybe(_EXPLANATION),
-        "error": maybe(TEXT),
-    }
-)
+_LOG: dict[str, Schema] = {
+    **fields(TEXT, "log", "engine", "model", "verdict"),
+    "figures": said(many(_FIGURE), "first what a start that failed died of"),
+    "explanation": maybe(_EXPLANATION),
+    "error": said(maybe(TEXT), "why one of several was not read"),
+}
 
 
 def _list(name: str, row: Schema) -> Schema:
-    """A command that lists what is known."""
+    """A document that is a list."""
     return obj({"schema_version": VERSION, name: many(row)})
 
 
@@ -413,10 +411,12 @@ _TOPIC = obj(
     _TABLES,
 )
 DOCUMENTS: dict[str, Schema] = {
-    "audit": either(AUDIT, many(either(AUDIT, ERROR))),
+    "audit": either(AUDIT, _list("audits", either(AUDIT, ERROR))),
     "diff": DIFF,
     "plan": either(PLAN, _OVERVIEW),
-    "reconcile": either(many(_FIGURE), many(_LOG)),
+    "reconcile": either(
+        obj({"schema_version": VERSION, **_LOG}), _list("reconciliations", obj(_LOG))
+    ),
     "models": _list(
         "models",
         obj(

@@ -46,6 +46,8 @@ _IMPORTANCE = obj(
         "criterion": TEXT,
         "sha256": maybe(TEXT),
         "tokens": maybe(COUNT),
+        "rounds": COUNT,
+        "added_loss": by_name(NUMBER),
         "layers": many(obj({"index": COUNT, "scores": many(NUMBER)})),
     }
 )
@@ -137,44 +139,36 @@ _REQUEST = obj(
     },
     {"format": word("gguf")},
 )
-CONVERSION = obj(
-    {
-        **_plan(_DONE_LAYER),
-        "lossless": FLAG,
-        "rounding": obj(
-            {
-                **fields(maybe(TEXT), "cast", "folded"),
-                "lost": by_name(obj(fields(COUNT, "zeros", "small"))),
-            }
-        ),
-        "job": TEXT,
-        "request": _REQUEST,
-        "digests": obj(
-            {
-                "inputs": by_name(_DIGESTED),
-                **fields(by_name(TEXT), "tensors", "source_tensors"),
-                "rewritten": many(TEXT),
-            }
-        ),
-        "manifest": by_name(_DIGESTED),
-    },
-    _BUDGET,
-)
+_CONVERSION: dict[str, Schema] = {
+    **_plan(_DONE_LAYER),
+    "lossless": FLAG,
+    "rounding": obj(
+        {
+            **fields(maybe(TEXT), "cast", "folded"),
+            "lost": by_name(obj(fields(COUNT, "zeros", "small"))),
+        }
+    ),
+    "job": TEXT,
+    "request": _REQUEST,
+    "digests": obj(
+        {
+            "inputs": by_name(_DIGESTED),
+            **fields(by_name(TEXT), "tensors", "source_tensors"),
+            "rewritten": many(TEXT),
+        }
+    ),
+    "manifest": by_name(_DIGESTED),
+}
 _CHECK = obj(
     {
-        "schema_version": VERSION,
-        "check": obj(
-            {
-                "dtype": TEXT,
-                "lossless": FLAG,
-                **fields(COUNT, "masked_heads", "prompt_tokens"),
-                "cast": maybe(TEXT),
-                **fields(NUMBER, "max_difference", "relative_difference", "top1_agreement"),
-                **fields(maybe(COUNT), "generated_tokens"),
-                **fields(maybe(COUNT), "predicted_cache_bytes", "measured_cache_bytes"),
-                "problems": many(TEXT),
-            }
-        ),
+        "dtype": TEXT,
+        "lossless": FLAG,
+        **fields(COUNT, "masked_heads", "prompt_tokens"),
+        "cast": maybe(TEXT),
+        **fields(NUMBER, "max_difference", "relative_difference", "top1_agreement"),
+        **fields(maybe(COUNT), "generated_tokens"),
+        **fields(maybe(COUNT), "predicted_cache_bytes", "measured_cache_bytes"),
+        "problems": many(TEXT),
     }
 )
 _VERIFICATION = obj(
@@ -448,6 +442,7 @@ _UPTRAINING = obj(
         "held_out": ANY,
         "seconds": maybe(NUMBER),
         "processes": maybe(COUNT),
+        "sharded": FLAG,
         "device": maybe(TEXT),
         "done_before": FLAG,
         "settings": OPEN,
@@ -455,9 +450,16 @@ _UPTRAINING = obj(
         "history": many(OPEN),
     }
 )
-_CONVERT = either(CONVERSION, DRY_RUN, _CHECK, _SWEEP, _VERIFICATION, _FAMILIES, EVALUATION)
+_CONVERTED = obj(
+    _CONVERSION,
+    {
+        **_BUDGET,
+        "check": said(_CHECK, "--check"),
+        "evaluation": said(EVALUATION, "--evaluate"),
+    },
+)
 HEAVY_DOCUMENTS: dict[str, Schema] = {
-    "convert": either(*_CONVERT["anyOf"], said(many(_CONVERT), "with --check or --evaluate")),
+    "convert": either(_CONVERTED, DRY_RUN, _SWEEP, _VERIFICATION, _FAMILIES),
     "evaluate": EVALUATION,
     "heads": either(_ATLAS, _COMPARISON, _WORTH),
     "uptrain": _UPTRAINING,

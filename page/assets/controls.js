@@ -77,7 +77,7 @@ function option(model, id, take) {
  *  show what is reckoned with, `from`, if that is known. */
 export function slider(field, id, changed) {
   const range = make("input", { type: "range", id, min: 0, step: 1 });
-  const exact = make("input", { class: "exact", "aria-label": `${field.textContent.trim()}, exactly` });
+  const exact = make("input", { class: "exact", "aria-labelledby": `${id}-label`, "aria-description": "exactly" });
   let stops = [], text = "";
   const place = (value) => {
     const at = stops.findIndex((stop) => stop >= value);

@@ -102,7 +102,7 @@ function settle({ document: json }) {
 
 function take(files) {
   const found = [...files];
-  if (!found.length) return;
+  if (!found.length) return answered({ answer: { error: "No file lies in what was dropped: drop a config.json, or a folder that holds one", command: "headcount --help" } });
   worker.postMessage({ files: found });
   const isModel = found.some(({ name }) => MODEL_FILE.test(name));
   const name = found.length === 1 ? found[0].name : "dropped";
@@ -118,8 +118,27 @@ function takeFiles() {
   addEventListener("drop", (event) => {
     event.preventDefault();
     document.body.classList.remove("dropping");
-    take(event.dataTransfer.files);
+    filesOf(event.dataTransfer).then(take, (error) => answered({ failed: `${error.name}: ${error.message}` }));
   });
+}
+
+/** What was dropped; of folders the files that lie in them, as the command line looks into no folder of a model's. */
+async function filesOf({ files, items }) {
+  const entries = [...items].map((item) => item.webkitGetAsEntry?.()); // now: they are gone when this waits
+  if (!entries.some((entry) => entry?.isDirectory)) return files;
+  const found = await Promise.all(entries.map((entry) => (entry?.isDirectory ? entriesOf(entry) : [entry])));
+  const within = found.flat().filter((entry) => entry?.isFile && !entry.name.startsWith("."));
+  return Promise.all(within.map((entry) => new Promise((done, failed) => entry.file(done, failed))));
+}
+
+/** A reader gives some at a time, and none at its end. */
+async function entriesOf(folder) {
+  const reader = folder.createReader(), found = [];
+  for (;;) {
+    const some = await new Promise((done, failed) => reader.readEntries(done, failed));
+    if (!some.length) return found;
+    found.push(...some);
+  }
 }
 
 // ---- questions and answers ----

@@ -70,22 +70,23 @@ class Outcome:
         return next(iter([*names, *(self.log.names if self.log else [])]), "")
 
     def document(self) -> dict[str, object]:
+        """What is known of it; among the figures, first, what a start died of."""
+        found = self.explanation.rows(self.start) if self.explanation else ()
         return {
             "log": self.name,
             "engine": self.engine,
             "model": self.model,
             "verdict": self.verdict,
-            "figures": [figure.document() for figure in self.figures],
+            "figures": [*found, *(figure.document() for figure in self.figures)],
             "explanation": self.explanation.document() if self.explanation else None,
             "error": self.error,
         }
 
 
 def report_of(outcome: Outcome) -> Report:
-    """Tables for people; for JSON the list of figures, after what the start died of."""
+    """One log."""
     start, found = outcome.start, outcome.explanation
     title = f"{outcome.name}: {outcome.model or 'a model that is not known'} on {outcome.engine}"
-    items = list(found.rows(start)) if found else []
     notes = [*(start.notes if start else ()), *outcome.notes, *(found.advice if found else ())]
     if found is not None and any(remedy.command for remedy in found.remedies):
         notes.append("commands have what bears on memory: the start's other options are to add")
@@ -94,7 +95,7 @@ def report_of(outcome: Outcome) -> Report:
         facts=tuple(_facts(outcome)),
         tables=tuple(_tables(outcome)),
         notes=tuple(notes),
-        items=(*items, *(figure.document() for figure in outcome.figures)),
+        document={"schema_version": 1, **outcome.document()},
     )
 
 
@@ -212,8 +213,8 @@ def _value(name: str, value: float | None) -> str:
 
 
 def overview(outcomes: Sequence[Outcome], others: Sequence[str] = ()) -> Report:
-    """Several logs, a row each; for JSON all that is known of each. `others` are files beside them
-    that are none."""
+    """Several logs, a row each; the document has all that is known of each. `others` are files
+    beside them that are none."""
     table = Table(
         key="logs",
         title="Logs",
@@ -234,7 +235,10 @@ def overview(outcomes: Sequence[Outcome], others: Sequence[str] = ()) -> Report:
         facts=(Fact("verdict", "Verdict", f"{well} of {len(outcomes)} started as predicted"),),
         tables=(table,),
         notes=tuple(notes),
-        items=tuple(outcome.document() for outcome in outcomes),
+        document={
+            "schema_version": 1,
+            "reconciliations": [outcome.document() for outcome in outcomes],
+        },
     )
 
 

@@ -1,6 +1,7 @@
 """The head of a plan's report: the verdict first, then what was planned, then the limits."""
 
 from collections.abc import Iterator
+from math import inf
 from typing import TYPE_CHECKING
 
 from headcount.model.units import format_bytes
@@ -56,7 +57,7 @@ def _verdict(result: PlanResult) -> Iterator[Fact]:
         yield _search_verdict(result, chosen)
         title = "Devices" if result.holds else "Nearest to it"
         what = f"{chosen.devices:,} x {chosen.device.key}"
-        yield Fact("devices", title, what, "text", chosen.split)
+        yield Fact("devices", title, what, "text", chosen.split, drop=2)
     yield from _cost(result)
 
 
@@ -145,14 +146,23 @@ def _of_what(result: PlanResult) -> str:
 def _request(result: PlanResult) -> Iterator[Fact]:
     plan, chosen = result.plan, result.chosen
     work, request, weights = plan.workload, plan.request, plan.weights
-    share = "of each replica" if chosen is not None and chosen.replicas > 1 else ""
+    share = _of_replica(plan) if chosen is not None and chosen.replicas > 1 else ""
     yield Fact("context", "Context", work.context, "tokens", _context_source(plan))
     if work.encoder_tokens:
         source = "the model's maximum" if request.encoder_tokens is None else ""
         yield Fact("encoder_tokens", "Encoder tokens", work.encoder_tokens, "tokens", source)
-    yield Fact("batch_size", "Batch size", work.batch_size, "count", share)
+    drop = 3 if work.batch_size == 1 else 0
+    yield Fact("batch_size", "Batch size", work.batch_size, "count", share, drop=drop)
     if weights is not None:
         yield Fact("weights", "Weights", weights.total_bytes, "bytes", weights.formula)
+
+
+def _of_replica(plan: Plan) -> str:
+    """Which decides how many replicas there are: what surely fits, not what is estimated to."""
+    if plan.budget is None or plan.at_once == inf:
+        return "of each replica"
+    sure = f"{plan.low.at_once:,.2f} surely fit, {plan.at_once:,.2f} as estimated"
+    return f"of each replica: {sure}"
 
 
 def _loading(plan: Plan) -> Iterator[Fact]:
@@ -167,7 +177,7 @@ def _host(plan: Plan) -> Iterator[Fact]:
     if terms:
         parts = ", ".join(f"{term.title} {format_bytes(term.bytes)}" for term in terms)
         total = sum(term.bytes for term in terms)
-        yield Fact("host_bytes", "Beside it, in host memory", total, "bytes", parts)
+        yield Fact("host_bytes", "Beside it, in host memory", total, "bytes", parts, drop=4)
 
 
 def _context_source(plan: Plan) -> str:
@@ -182,14 +192,14 @@ def _cache(plan: Plan) -> Iterator[Fact]:
     growth, first = plan.bytes_per_token, plan.bytes_of_first_token
     note = plan.workload.kv_dtype + (" on each device" if plan.request.tp > 1 else "")
     key = "rank_cache_bytes_of_first_token"
-    yield Fact(key, "KV cache per token", first, "exact_bytes", note)
+    yield Fact(key, "KV cache per token", first, "exact_bytes", note, drop=1)
     if first != growth:
         key, note = "rank_cache_bytes_per_token", "once every window is full"
         yield Fact(key, "and a further token", growth, "exact_bytes", note)
     found = replication(plan)
     if found.copies > 1:
         note = f"{format_bytes(found.cache_bytes)} of the cache of all devices is copies"
-        yield Fact("kv_copies", "K/V copies", found.copies, "count", note)
+        yield Fact("kv_copies", "K/V copies", found.copies, "count", note, drop=3)
 
 
 def _limits(plan: Plan) -> Iterator[Fact]:
@@ -199,9 +209,9 @@ def _limits(plan: Plan) -> Iterator[Fact]:
     most, batch = limits.max_context, limits.max_batch_size
     note = f"at batch size {work.batch_size:,}{_cap(plan) if limits.context_is_capped else ''}"
     value = "unbounded" if most is None else most
-    yield Fact("max_context", "Largest context", value, "tokens", note)
+    yield Fact("max_context", "Largest context", value, "tokens", note, drop=2)
     value, note = "unbounded" if batch is None else batch, f"at {work.context:,} tokens each"
-    yield Fact("max_batch_size", "Largest batch size", value, "count", note)
+    yield Fact("max_batch_size", "Largest batch size", value, "count", note, drop=2)
 
 
 def _cap(plan: Plan) -> str:
@@ -213,7 +223,7 @@ def _speed(plan: Plan) -> Iterator[Fact]:
     rate = decode_rate(plan)
     if rate is not None:
         note = "tokens a sequence, by memory bandwidth"
-        yield Fact("decode_tokens_per_second", "Decoding, at most", rate, "rate", note)
+        yield Fact("decode_tokens_per_second", "Decoding, at most", rate, "rate", note, drop=5)
 
 
 def _held(item: "Held") -> Fact:
@@ -228,7 +238,7 @@ def _capacity(plan: Plan) -> Iterator[Fact]:
     if plan.budget is not None:
         note = f"of each device, within {format_bytes(plan.error_bytes)}"
     title = "Available for the cache"
-    yield Fact("available_kv_bytes", title, plan.available_bytes, "bytes", note)
+    yield Fact("available_kv_bytes", title, plan.available_bytes, "bytes", note, drop=7)
     if not plan.spec.is_cached or plan.is_kept_by_host:
         return  # nothing is logged of a cache on the device, and it limits nothing
     if plan.num_blocks is not None and pool.block_size and pool.block_size > 1:
@@ -236,8 +246,8 @@ def _capacity(plan: Plan) -> Iterator[Fact]:
         yield Fact("num_blocks", "Blocks", plan.num_blocks, "count", note, detail=True)
     # without blocks the start is told how many tokens to keep, and logs those
     note = "as the engine logs it" if pool.block_size else "of all whole requests that would fit"
-    yield Fact("kv_tokens", "KV cache size", plan.kv_tokens, "tokens", note)
+    yield Fact("kv_tokens", "KV cache size", plan.kv_tokens, "tokens", note, drop=6)
     at_once, note = f"{plan.concurrency:,.2f}x", f"requests of {plan.workload.context:,} tokens"
-    yield Fact("concurrency", "Concurrency", at_once, "text", note)
+    yield Fact("concurrency", "Concurrency", at_once, "text", note, drop=2)
     limit = plan.limiting_term.replace("_", " ")
     yield Fact("limiting_term", "Limited by", limit, detail=True)

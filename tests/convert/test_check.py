@@ -147,10 +147,10 @@ def test_the_command_says_what_it_found(
     command = ["convert", str(source), str(tmp_path / "out"), "--kv-heads", "4", "--check"]
     result = CliRunner().invoke(main, [*command, "--format", "json"])
     assert result.exit_code == 0, result.output
-    _, check = json.loads(result.stdout)
-    assert check["check"]["lossless"] is True
-    assert check["check"]["problems"] == []
-    assert check["check"]["predicted_cache_bytes"] == check["check"]["measured_cache_bytes"]
+    check = json.loads(result.stdout)["check"]
+    assert check["lossless"] is True
+    assert check["problems"] == []
+    assert check["predicted_cache_bytes"] == check["measured_cache_bytes"]
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_a_source_without_its_pruned_heads_is_what_is_compared(
     command = ["convert", str(grouped("llama", 12, 4)), target, "--prune-heads", "4", *more]
     result = CliRunner().invoke(main, [*command, "--check", "--format", "json"])
     assert result.exit_code == 0, result.output
-    _, check = json.loads(result.stdout)
-    assert check["check"]["masked_heads"] == 8
-    assert check["check"]["lossless"] is lossless
-    assert (check["check"]["relative_difference"] < 1e-5) is lossless
+    check = json.loads(result.stdout)["check"]
+    assert check["masked_heads"] == 8
+    assert check["lossless"] is lossless
+    assert (check["relative_difference"] < 1e-5) is lossless
 
 
 def test_a_class_that_nobody_has_is_refused(grouped: MakeFolder, tmp_path: Path) -> None:

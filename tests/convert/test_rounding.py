@@ -39,12 +39,13 @@ def test_equal_heads_are_equal_after_a_cast(
     arguments = ("convert", source, tmp_path / "out", "--kv-heads", 4, "--dtype", narrow, "--check")
     result = CliRunner().invoke(main, [*map(str, arguments), "--format", "json"])
     assert result.exit_code == 0, result.output
-    conversion, check = json.loads(result.stdout)
+    conversion = json.loads(result.stdout)
+    check = conversion["check"]
     assert conversion["lossless"] is True
     assert (conversion["rounding"]["cast"], conversion["rounding"]["folded"]) == (narrow, None)
     assert not any(found["zeros"] for found in conversion["rounding"]["lost"].values())
-    assert check["check"]["cast"] == narrow
-    assert check["check"]["relative_difference"] < 1e-5
+    assert check["cast"] == narrow
+    assert check["relative_difference"] < 1e-5
     # The rounding itself is far more than that: without it in the source the check would fail.
     plain = check_conversion(source, tmp_path / "out", lossless=True)
     assert len(plain.problems) == 1 and plain.relative_difference > 2e-4

@@ -59,7 +59,8 @@ def test_convert_evaluates_right_after(save_model: SaveModel, tmp_path: Path) ->
         ],
     )
     assert result.exit_code == 0, result.stderr
-    conversion, evaluation = json.loads(result.stdout)
+    conversion = json.loads(result.stdout)
+    evaluation = conversion["evaluation"]
     assert conversion["method"] == "mean"
     assert evaluation["kl_divergence"] > 0
     ratio = evaluation["cache_bytes"]["against"]["measured"] / evaluation["cache_bytes"]["measured"]

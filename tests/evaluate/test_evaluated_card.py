@@ -60,7 +60,7 @@ def test_convert_writes_what_its_evaluation_found(save_model: SaveModel, tmp_pat
     words = ("convert", str(save_model("llama")), str(target), "--kv-heads", "1")
     result = invoked(*words, "--evaluate", "--format", "json")
     assert result.exit_code == 0, result.stderr
-    found = json.loads(result.stdout)[1]
+    found = json.loads(result.stdout)["evaluation"]
     rows = figures(target)
     losses = [f"{found[which]['loss']:.4f}" for which in ("model", "against")]
     assert rows["Loss, nats a token"] == losses

@@ -10,58 +10,26 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from transformers import (
-    BartConfig,
     BartForConditionalGeneration,
-    T5Config,
     T5ForConditionalGeneration,
-    WhisperConfig,
     WhisperForConditionalGeneration,
 )
 
+from encoder_decoders import ENCODER_DECODERS, FEATURES, FRAMES
 from headcount.cli import main
 
 pytestmark = pytest.mark.needs_convert
 SaveModel = Callable[..., Path]
 PAIRS = [("the cat sat", "on the mat"), ("a dog and a cat", "sat there"), ("so it is", "was it so")]
-SPECIAL = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
-FRAMES = 12
 
 
-@pytest.fixture(params=["t5", "bart", "whisper"])
+@pytest.fixture(params=sorted(ENCODER_DECODERS))
 def model(request: pytest.FixtureRequest, tmp_path: Path, tokenizer: Any) -> Path:
     torch.manual_seed(0)
-    built = {"t5": t5, "bart": bart, "whisper": whisper}[request.param](len(tokenizer))
+    built = ENCODER_DECODERS[request.param](len(tokenizer))
     built.save_pretrained(tmp_path / "source")
     tokenizer.save_pretrained(tmp_path / "source")
     return tmp_path / "source"
-
-
-def t5(vocabulary: int) -> Any:
-    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
-    return T5ForConditionalGeneration(T5Config(vocab_size=vocabulary, **sizes, **SPECIAL))
-
-
-def bart(vocabulary: int) -> Any:
-    return BartForConditionalGeneration(
-        BartConfig(vocab_size=vocabulary, bos_token_id=0, **_stacks(), **SPECIAL)
-    )
-
-
-def whisper(vocabulary: int) -> Any:
-    audio = {"num_mel_bins": 8, "max_source_positions": FRAMES // 2, "max_target_positions": 48}
-    own = {"bos_token_id": 0, "suppress_tokens": None, "begin_suppress_tokens": None}
-    return WhisperForConditionalGeneration(
-        WhisperConfig(vocab_size=vocabulary, **_stacks(), **audio, **own, **SPECIAL)
-    )
-
-
-def _stacks() -> dict[str, Any]:
-    sides = ("encoder", "decoder")
-    return {
-        **{"init_std": 0.3, "d_model": 32, **{f"{side}_layers": 2 for side in sides}},
-        **{f"{side}_attention_heads": 4 for side in sides},
-        **{f"{side}_ffn_dim": 48 for side in sides},
-    }
 
 
 @pytest.fixture
@@ -72,7 +40,7 @@ def pairs(model: Path, tmp_path: Path) -> Path:
         given: dict[str, str] = {"source": source}
         if is_speech:
             given = {"features": f"{number}.npy"}
-            features = np.random.default_rng(number).normal(size=(8, FRAMES))
+            features = np.random.default_rng(number).normal(size=(FEATURES, FRAMES))
             np.save(tmp_path / f"{number}.npy", features.astype("float32"))
         lines.append(json.dumps({**given, "target": target}))
     path = tmp_path / "pairs.jsonl"
@@ -162,7 +130,7 @@ def test_without_pairs_the_original_says_the_targets(model: Path, tmp_path: Path
 def test_what_is_no_pair_is_refused(
     save_model: SaveModel, tmp_path: Path, tokenizer: Any, name: str, content: str, words: str
 ) -> None:
-    t5(len(tokenizer)).save_pretrained(tmp_path / "t5")
+    ENCODER_DECODERS["t5"](len(tokenizer)).save_pretrained(tmp_path / "t5")
     tokenizer.save_pretrained(tmp_path / "t5")
     (tmp_path / name).write_text(content, encoding="utf-8")
     assert words in run("evaluate", tmp_path / "t5", "--pairs", tmp_path / name, status=2).stderr

@@ -14,6 +14,7 @@ from headcount.heads.atlas_run import make_atlas
 from headcount.heads.heads_request import HeadsRequest
 from headcount.heads.norm_gains import gain_of
 from headcount.running.load import load_model
+from headcount.running.placement import Placement
 from headcount.running.runnable import open_runnable
 from planted_heads import plant
 
@@ -29,7 +30,7 @@ def atlas_of(folder: Path) -> Atlas:
 def with_random_norms(folder: Path) -> Any:
     """The model in `folder`, saved anew with gains that differ."""
     found = open_runnable(str(folder))
-    model = load_model(found, dtype=None, device=torch.device("cpu")).model
+    model = load_model(found, dtype=None, place=Placement(inputs=torch.device("cpu"))).model
     torch.manual_seed(1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -40,7 +40,11 @@ def test_conversions(save_model: SaveModel, tmp_path: Path) -> None:
     assert refused("convert", {**record, "layers": [{**record["layers"][0], "more": 1}]})
     checked("convert", source, "--verify", target)
     fast = ["--kv-heads", "1", "--quality", "fast", "--dtype", "float16"]
-    checked("convert", source, str(tmp_path / "fast"), *fast, "--check")
+    both = checked(
+        "convert", source, str(tmp_path / "fast"), *fast, "--check", "--evaluate", *SHORT
+    )
+    assert both["check"]["problems"] == [] and both["evaluation"]["model"]["loss"] > 0
+    assert refused("convert", {**both, "check": {**both["check"], "more": 1}})
     checked("convert", source, str(tmp_path / "latent"), "--latent", "1/2")
     checked("convert", source, str(tmp_path / "pruned"), "--prune-heads", "1/2")
     checked("convert", "--families")

@@ -5,7 +5,7 @@ import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from click.testing import CliRunner
 
 import headcount
 from headcount.cli import COMMANDS, main
-from headcount.library.result import DocumentResult
 from headcount.library.start_options import STARTS, StartOptions
 
 LOG = str(Path(__file__).parents[2] / "docs" / "vllm-startup.log")
@@ -45,6 +44,12 @@ CALLS: dict[str, tuple[Callable[[], headcount.Result], list[str]]] = {
         lambda: headcount.reconcile(LOG, device="a100-40gb"),
         ["reconcile", LOG, "--device", "a100-40gb"],
     ),
+    "models": (lambda: headcount.models("qwen3 8b"), ["models", "--search", "qwen3 8b"]),
+    "families": (lambda: headcount.families("gemma"), ["families", "--search", "gemma"]),
+    "devices": (lambda: headcount.devices(), ["devices"]),
+    "rules": (lambda: headcount.rules(), ["rules"]),
+    "explain": (lambda: headcount.explain("gqa", "gpt2"), ["explain", "gqa", "gpt2"]),
+    "topics": (lambda: headcount.explain(), ["explain"]),
 }
 # Arguments of a command that say how its report is shown, or what the exit status is.
 _OF_A_TERMINAL = {"form", "output", "details", "wide", "color", "fail_on", "exit_code"}
@@ -63,12 +68,8 @@ def test_a_result_is_what_the_command_prints(name: str) -> None:
     assert result.to_json() == printed(arguments, "json")
     assert result.to_markdown() == printed(arguments, "markdown")
     document = json.loads(result.to_json())
-    if isinstance(result, headcount.ReconciliationResult):
-        assert result.to_list() == document
-    else:
-        assert isinstance(result, DocumentResult)
-        assert result.to_dict() == document
-        assert result.schema_version == document["schema_version"] == 1
+    assert result.to_dict() == document
+    assert result.schema_version == document["schema_version"] == 1
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -133,12 +134,52 @@ def test_a_log_of_a_failed_start_is_explained() -> None:
     result = headcount.reconcile(LOG, device="a100-40gb")
     assert not result.agrees
     assert {figure.figure for figure in result.figures} >= {"failure", "largest_context"}
-    assert headcount.reconcile(LOG, LOG).figures == ()
+    (one,) = result.logs
+    assert one.figures == result.figures and one.engine.startswith("vllm")
+    several = headcount.reconcile(LOG, LOG, __file__, device="a100-40gb")
+    assert [len(log.figures) for log in several.logs] == [*[len(one.figures)] * 2, 0]
+    assert several.logs[2].error and not several.agrees
+
+
+def test_lists_hold_what_is_known() -> None:
+    found = headcount.models()
+    gpt2 = next(model for model in found.models if model.id == "openai-community/gpt2")
+    assert gpt2.parameters == 124_439_808 and gpt2.auditable and "gpt2" in gpt2.aliases
+    assert len(found.models) == len(found.to_dict()["models"]) > 300
+    assert headcount.models("no such thing").models == ()
+    (h100,) = (device for device in headcount.devices().devices if device.key == "h100")
+    assert h100.vendor == "NVIDIA" and h100.usable_memory < h100.memory == 80 * 2**30
+    (gpt2_family,) = (
+        one for one in headcount.families("gpt2").families if one.model_type == "gpt2"
+    )
+    assert gpt2_family.mixers == ("attention",) and gpt2_family.bias == "always / always"
+    by_code = {rule.code: rule for rule in headcount.rules().rules}
+    assert by_code["H101"].severity == "error" and by_code["H101"].reads == "headers"
+
+
+def test_a_topic_is_explained_with_a_models_numbers() -> None:
+    """A token of GPT-2's cache: 2 x 12 layers x 768 x 2 bytes."""
+    page = headcount.explain("cache", "gpt2")
+    assert page.id == "openai-community/gpt2" and page.applies and page.sources
+    assert 2 * 12 * 768 * 2 in [one.value for one in page.sums]
+    topics = headcount.explain()
+    assert topics.topic is None and {*topics.questions} > {"mha", "gqa", "mla"}
+    assert page.questions.items() <= topics.questions.items()
+
+
+def test_schemas_are_those_of_the_command() -> None:
+    assert headcount.schema("audit") == json.loads(
+        CliRunner().invoke(main, ["schema", "audit"]).stdout
+    )
 
 
 @pytest.mark.parametrize(
     "call",
     [
+        lambda: headcount.explain("everything"),
+        lambda: headcount.explain("gqa", "no-such-model"),
+        lambda: headcount.models(""),
+        lambda: headcount.schema("nothing"),
         lambda: headcount.audit("no-such-model"),
         lambda: headcount.audit(""),
         lambda: headcount.audit("a\0b"),
@@ -177,14 +218,41 @@ def test_an_unknown_argument_is_a_type_error() -> None:
         headcount.reconcile()
 
 
-@pytest.mark.parametrize("name", ["audit", "plan", "diff", "reconcile", "evaluate", "heads"])
-def test_arguments_are_those_of_the_command(name: str) -> None:
+def arguments_of(name: str) -> set[str]:
     parameters = inspect.signature(getattr(headcount, name)).parameters
     arguments = {*parameters} - {"start", "progress"}
-    if "start" in parameters:
-        arguments |= {*StartOptions.__annotations__}
-    options = {"model" if p.name == "models" else p.name for p in COMMANDS[name].params}
-    assert arguments == options - _OF_A_TERMINAL
+    return arguments | ({*StartOptions.__annotations__} if "start" in parameters else set())
+
+
+def options_of(name: str, called: Mapping[str, str]) -> set[str]:
+    """By the names that the library has for them."""
+    options = {called.get(p.name or "", p.name or "") for p in COMMANDS[name].params}
+    return options - _OF_A_TERMINAL
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("audit", "plan", "diff", "reconcile", "evaluate", "heads", "uptrain", "explain"),
+        *("models", "families", "devices", "rules"),
+    ],
+)
+def test_arguments_are_those_of_the_command(name: str) -> None:
+    called = {"models": "model", "texts": "text"}
+    assert arguments_of(name) == options_of(name, called)
+
+
+def test_what_convert_does_is_split_in_functions() -> None:
+    """Its options are those of what it does: convert, sweep, verify, convertibles; and evaluate,
+    which is a function of its own."""
+    called = {"formats": "format", "checks": "check", "budget": "max_delta_loss"}
+    options = options_of("convert", called)
+    assert {"families", "evaluates", "verified"} < options
+    ours = arguments_of("convert") | arguments_of("sweep") | arguments_of("verify")
+    assert options - {"families", "evaluates", "verified"} - ours == {
+        *("behaviour", "roles", "speed")  # of evaluate
+    }
+    assert ours <= options
 
 
 def test_every_start_option_is_checked() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from broken_files import BROKEN
 from headcount.cli import main
 from headcount.model.text import printable
 from headcount.page.answers import answer
@@ -105,6 +106,20 @@ def test_what_cannot_be_answered_is_told(
     found = asked({"options": {}, **request_})
     assert said in found["error"]
     assert "document" not in found
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files_are_told(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What was found, where, in lines that a person reads: never a failure of the page."""
+    broken = BROKEN[name]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(broken.data)
+    ask = "reconcile" if broken.field == "log" else broken.field
+    found = asked({"ask": ask, "names": [name], "options": {}})
+    assert broken.said in found["error"] and len(found["error"]) < 500
+    assert found["error"].count("\n") <= 2 and "document" not in found
+    done = CliRunner().invoke(main, [ask, name])
+    assert done.exit_code == 2 and " ".join(found["error"].split()) in " ".join(done.stderr.split())
 
 
 def test_a_command_is_quoted_for_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

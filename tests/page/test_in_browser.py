@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import pytest
 from click.testing import CliRunner
 
+from broken_files import BROKEN
 from checkpoints import LLAMA_CONFIG, llama_shapes, write_safetensors
 from chromium import Chromium, Tab, chromium, find_chromium
 from gguf_files import write_gguf
@@ -168,6 +169,12 @@ def give(tab: Tab, *files: Path) -> None:
     tab.wait_for(OF_THIS)
 
 
+def drop(tab: Tab, *paths: Path) -> None:
+    tab.run("document.querySelector('#answer').dataset.of = ''; 0")
+    tab.drop(*paths)
+    tab.wait_for(OF_THIS)
+
+
 def test_a_config_is_dropped(tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA_CONFIG))
     ask(tab, {"ask": "audit", "model": "gpt2"})
@@ -189,6 +196,69 @@ def test_files_of_a_folder_are_dropped(
     document = tab.run(DOCUMENT)
     assert document == printed({"ask": "audit"}, "dropped")
     assert json.loads(document)["findings"], "config and weights disagree"
+
+
+def test_a_folder_is_dropped(tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "dropped"
+    (folder / "original").mkdir(parents=True)
+    (folder / "original" / "config.json").write_text("{")
+    (folder / ".cache").write_text("{")
+    (folder / "config.json").write_text(json.dumps(LLAMA_CONFIG))
+    write_safetensors(folder / "model.safetensors", llama_shapes())
+    ask(tab, {"ask": "audit", "model": "gpt2"})
+    drop(tab, folder)
+    monkeypatch.chdir(tmp_path)
+    assert tab.run(DOCUMENT) == printed({"ask": "audit"}, "dropped")
+
+
+def test_a_folder_of_logs_is_dropped(
+    tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "dropped"
+    folder.mkdir()
+    for name in ("a.log", "b.log"):
+        shutil.copy(LOG, folder / name)
+    ask(tab, {"ask": "audit", "model": "gpt2"})
+    drop(tab, folder)
+    monkeypatch.chdir(tmp_path)
+    document = tab.run(DOCUMENT)
+    assert document == printed({"ask": "log"}, "dropped")
+    assert len(json.loads(document)["reconciliations"]) == 2
+
+
+def test_a_folder_without_a_file_is_told(tab: Tab, tmp_path: Path) -> None:
+    (tmp_path / "empty" / "deeper").mkdir(parents=True)
+    ask(tab, {"ask": "audit", "model": "gpt2"})
+    tab.drop(tmp_path / "empty")
+    tab.wait_for(f"{SHOWN}.includes('No file lies in what was dropped')")
+    ask(tab, {"ask": "plan", "model": "gpt2"})
+    assert "No answer" not in tab.run(SHOWN)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files_are_told_and_the_page_goes_on(tab: Tab, tmp_path: Path, name: str) -> None:
+    """As the Python half says it (test_answers.py), by the console of no one."""
+    (tmp_path / name).write_bytes(BROKEN[name].data)
+    ask(tab, {"ask": BROKEN[name].field, "model": "gpt2"})
+    give(tab, tmp_path / name)
+    shown = tab.run(SHOWN)
+    assert "No answer" in shown and BROKEN[name].said in shown
+    assert "Traceback" not in shown and tab.complaints() == []
+    ask(tab, {"ask": "audit", "model": "gpt2"})
+    assert json.loads(tab.run(DOCUMENT))["model"]["id"] == "openai-community/gpt2"
+
+
+def test_an_idea_has_its_one_name(tab: Tab) -> None:
+    """docs/library.md#words: sequences of one cache, and requests that all replicas serve."""
+    label = "document.querySelector('#users-label').innerText"
+    for question, name in (
+        ("plan", "Batch size"),
+        ("audit", "Batch size"),
+        ("find", "Requests at once"),
+    ):
+        ask(tab, {"ask": question, "model": "gpt2", "users": "2"})
+        assert tab.run(label) == name
+    assert "Users at once" not in tab.run("document.body.textContent")
 
 
 def test_of_a_gguf_of_gigabytes_the_head_is_read(

@@ -1,6 +1,7 @@
 """Hardware that serves: devices, pipelines, replicas, costs, and what is sure of it."""
 
 import json
+import re
 from math import ceil
 from pathlib import Path
 
@@ -391,3 +392,16 @@ def test_a_model_that_cannot_be_planned_leaves_the_others() -> None:
     assert "no-such-model" in result.stderr
     shown = run("llama-3-8b", "no-such-model", "--device", "h100").stdout
     assert "'no-such-model' is no model of the catalogue" in shown
+
+
+def test_a_batch_of_a_replica_is_what_surely_fits() -> None:
+    """4.56 fit by the estimate, and 3.86 surely: a fourth is not counted on."""
+    words = ("deepseek-v3", "--target-users", "16", "--device", "h100", "--pp", "2")
+    batch, sure, estimated = re.findall(
+        r"Batch size +(\d+) \(of each replica: ([\d.]+) surely fit, ([\d.]+) as estimated\)",
+        run(*words).stdout,
+    )[0]
+    found = engine(*words)
+    assert float(estimated) == round(found["concurrency"], 2)
+    assert int(batch) <= float(sure) < int(batch) + 1 < float(estimated)
+    assert found["replicas"] * int(batch) >= 16 > 5 * int(batch)

@@ -343,5 +343,5 @@ def test_hostile_numbers_of_a_failure_give_a_report_or_an_error(line: str, value
 
 def test_a_failure_has_the_keys_of_a_figure() -> None:
     log = vllm("0.10.1", "Qwen/Qwen3-8B", 40960, too_long(40960, "5.62", "4.40", 32048))
-    for row in json.loads(reconcile(log, "--format", "json").output):
+    for row in json.loads(reconcile(log, "--format", "json").output)["figures"]:
         assert list(row) == ["figure", "logged", "predicted", "low", "high", "agrees", "why"]

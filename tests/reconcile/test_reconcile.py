@@ -30,7 +30,7 @@ def run(log: str, *args: str) -> Result:
 def figures(log: str, *args: str) -> dict[str, Any]:
     result = run(log, *args, "--format", "json")
     assert result.exit_code == 0, result.output
-    rows = json.loads(result.output)
+    rows = json.loads(result.output)["figures"]
     assert all(
         list(row) == ["figure", "logged", "predicted", "low", "high", "agrees", "why"]
         for row in rows

@@ -235,7 +235,9 @@ def test_a_folder_counts_logs_and_those_that_were_held_against_something(tmp_pat
     assert "nothing to hold its figures against" in done.output
     assert "config.json" in done.output.rpartition("No figures that engines log are in")[2]
     listed = json.loads(CliRunner().invoke(main, [*args, "--format", "json"]).output)
-    assert [Path(entry["log"]).name for entry in listed] == ["a.log", "b.log"]
+    assert listed["schema_version"] == 1
+    found = [Path(entry["log"]).name for entry in listed["reconciliations"]]
+    assert found == ["a.log", "b.log"]
     named = CliRunner().invoke(main, [*args, str(tmp_path / "config.json")])
     assert named.exit_code == 1 and "not read" in named.output
 
@@ -282,7 +284,7 @@ SAMPLE = Path(__file__).parents[2] / "docs" / "vllm-startup.log"  # vLLM 0.32 wr
 def sample(*args: str) -> dict[str, dict[str, object]]:
     done = CliRunner().invoke(main, ["reconcile", str(SAMPLE), *args, "--format", "json"])
     assert done.exit_code == 0, done.output
-    return {row["figure"]: row for row in json.loads(done.output)}
+    return {row["figure"]: row for row in json.loads(done.output)["figures"]}
 
 
 def test_the_sample_log_is_explained_as_the_engine_says() -> None:

@@ -7,9 +7,13 @@ from click.testing import CliRunner
 
 from headcount.cli import COMMANDS as COMMAND_NAMES
 from headcount.cli import main
+from headcount.model.errors import HeadcountError
+from headcount.plan.command import plan_command
+from headcount.plan.engines.registry import ENGINES, PLAIN
 from headcount.report import render
 from headcount.report.report import Bar, Column, Fact, Finding, Report, Table
 from headcount.report.view import View, columns
+from headcount.sources.catalogue import catalogue
 
 COMMANDS = (
     "audit llama-3-8b",
@@ -30,7 +34,18 @@ COMMANDS = (
     "reconcile docs/vllm-startup.log",
 )
 # Of these the answer fits on a screen of 24 lines, one of which is the prompt's.
-ON_A_SCREEN = [*COMMANDS[:2], COMMANDS[3], *COMMANDS[5:7]]
+ON_A_SCREEN = [
+    *COMMANDS[:2],
+    *COMMANDS[3:9],
+    *(f"plan deepseek-v3 --engine {engine}" for engine in ("vllm", "sglang")),
+    *(
+        f"plan baichuan-13b --device h100 --engine {engine}"
+        for engine in ENGINES
+        if engine != PLAIN
+    ),
+    "plan t5-small --device h100 --engine transformers",
+    "audit flan-t5-xl",
+]
 
 
 def printed(command: str, width: int | None = 80, *more: str, **env: str) -> str:
@@ -56,6 +71,57 @@ def test_nothing_is_wider_than_the_terminal(command: str, width: int) -> None:
 @pytest.mark.parametrize("command", ON_A_SCREEN)
 def test_the_answer_fits_on_a_screen(command: str) -> None:
     assert len(printed(command).splitlines()) <= 24
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(8))
+def test_every_plan_of_the_catalogue_fits_on_a_screen(first: int) -> None:
+    view, asked = View(width=80, details=False, blocks=True), {"utilisation": None}
+    for row in catalogue()[first::8]:
+        for engine in ENGINES:
+            try:
+                (report,) = plan_command(row.id, engine=engine, device="h100", **asked).reports
+            except HeadcountError:
+                continue
+            lines = render([report], "table", view).splitlines()
+            assert len(lines) <= 23 and max(map(columns, lines)) <= 80, (row.id, engine)
+
+
+def test_a_report_becomes_shorter_in_the_order_that_is_said() -> None:
+    """Rows, notes of figures, figures, notes, names of tables, tables."""
+    many = tuple((n,) for n in range(40))
+    report = Report(
+        title="A report",
+        facts=(
+            Fact("verdict", "Verdict", "fits"),
+            Fact("long", "Long", 1, note="word " * 30),
+            *(Fact(str(n), f"Fact {n}", n, drop=n) for n in range(6)),
+        ),
+        tables=(
+            Table("shown", "Shown", (Column("n", "N"),), many, brief=30),
+            Table("hidden", "Hidden, quite", (Column("n", "N"),), many, brief=0),
+        ),
+        notes=("To start: " + "word " * 60,),
+        is_brief=True,
+    )
+
+    def shown(report: Report) -> str:
+        text = render([report], "table", View(width=80, details=False))
+        assert len(text.splitlines()) <= 23
+        return text
+
+    text = shown(report)
+    assert "Long     1 (…)" in text and "… 38 more rows" in text
+    assert "Fact 0" in text and "Fact 5" not in text
+    fewer = shown(report._replace(notes=()))
+    assert "word word" in fewer and "Fact 5" in fewer and "hidden" in fewer
+    more = tuple(Fact(f"x{n}", f"More {n}", n) for n in range(12))
+    text = shown(report._replace(facts=(*report.facts, *more[:5])))
+    assert "word …\n" in text and "also shows: hidden, 5 figures." in text
+    text = shown(report._replace(facts=(*report.facts, *more)))
+    assert "also shows: shown, 1 table, 5 figures." in text and "more rows" not in text
+    whole = render([report], "table", View(width=80))
+    assert whole.count("word") == 90 and "Fact 5" in whole and "39" in whole
 
 
 @pytest.mark.parametrize("command", ["", *sorted(COMMAND_NAMES)])

@@ -12,6 +12,7 @@ from headcount.model.errors import UnsupportedModelError
 from headcount.running.generate import generate
 from headcount.running.load import LoadedModel, load_model
 from headcount.running.measured_cache import CacheBytes, measured_cache_bytes, weigh_cache
+from headcount.running.placement import Placement
 from headcount.running.runnable import open_runnable
 
 pytestmark = pytest.mark.needs_convert
@@ -47,7 +48,9 @@ def test_a_static_cache_holds_its_maximum(build: Callable[..., Any]) -> None:
 
 
 def _loaded(folder: Path) -> LoadedModel:
-    return load_model(open_runnable(str(folder)), dtype=None, device=torch.device("cpu"))
+    return load_model(
+        open_runnable(str(folder)), dtype=None, place=Placement(inputs=torch.device("cpu"))
+    )
 
 
 def test_the_prediction_is_asked_for_what_was_measured(save_model: SaveModel) -> None:

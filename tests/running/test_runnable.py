@@ -10,14 +10,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from headcount.model.errors import HeadcountError
-from headcount.running.load import load_model, resolve_device, resolve_load_dtype
+from headcount.running.load import load_model, resolve_load_dtype
+from headcount.running.placement import Placement, resolve_device
 from headcount.running.runnable import open_runnable
 from headcount.running.tokens import load_tokenizer
 
 pytestmark = pytest.mark.needs_convert
 
 SaveModel = Callable[..., Path]
-CPU = torch.device("cpu")
+CPU = Placement(inputs=torch.device("cpu"))
 
 
 def _edit(folder: Path, **changes: Any) -> str:
@@ -122,31 +123,31 @@ def test_a_missing_shard_is_refused(save_model: SaveModel) -> None:
 def test_no_weight_is_made_up(save_model: SaveModel, name: str) -> None:
     folder = _edit_weights(save_model("llama"), lambda tensors: tensors.pop(name))
     with pytest.raises(HeadcountError, match=rf"lack {name}.*random numbers"):
-        load_model(open_runnable(folder), dtype=None, device=CPU)
+        load_model(open_runnable(folder), dtype=None, place=CPU)
 
 
 def test_a_tied_head_needs_no_weight(save_model: SaveModel) -> None:
     folder = save_model("llama", tie_word_embeddings=True)
     assert "lm_head.weight" not in load_file(folder / "model.safetensors")
-    load_model(open_runnable(str(folder)), dtype=None, device=CPU)
+    load_model(open_runnable(str(folder)), dtype=None, place=CPU)
 
 
 def test_weights_of_another_shape_are_refused(save_model: SaveModel) -> None:
     folder = _edit(save_model("llama"), num_key_value_heads=4)
     with pytest.raises(HeadcountError, match=r"k_proj\.weight' is \[16, 32\].*\[32, 32\]"):
-        load_model(open_runnable(folder), dtype=None, device=CPU)
+        load_model(open_runnable(folder), dtype=None, place=CPU)
 
 
 def test_weights_that_are_not_used_are_mentioned(save_model: SaveModel) -> None:
     folder = _edit(save_model("llama"), num_hidden_layers=1)
-    (warning,) = load_model(open_runnable(folder), dtype=None, device=CPU).warnings
+    (warning,) = load_model(open_runnable(folder), dtype=None, place=CPU).warnings
     assert "no place for model.layers.1." in warning
 
 
 def test_the_dtype_is_the_checkpoints_unless_said_otherwise(save_model: SaveModel) -> None:
     runnable = open_runnable(_edit(save_model("llama"), dtype="bfloat16"))
-    assert load_model(runnable, dtype=None, device=CPU).dtype == "bfloat16"
-    assert load_model(runnable, dtype=resolve_load_dtype("fp64"), device=CPU).dtype == "float64"
+    assert load_model(runnable, dtype=None, place=CPU).dtype == "bfloat16"
+    assert load_model(runnable, dtype=resolve_load_dtype("fp64"), place=CPU).dtype == "float64"
 
 
 def test_dtypes_and_devices_that_do_not_exist_are_refused() -> None:

@@ -144,6 +144,12 @@ class Tab:
         node = self.send("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
         self.send("DOM.setFileInputFiles", nodeId=node, files=[str(file) for file in files])
 
+    def drop(self, *paths: Path) -> None:
+        """Files and folders, as from a file manager, in the middle of what is shown."""
+        data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.send("Input.dispatchDragEvent", type=kind, x=200, y=200, data=data)
+
     def complaints(self) -> list[str]:
         """What the console and the browser's log hold of this page."""
         self.run("0")  # what has been said until now is in

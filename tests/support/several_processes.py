@@ -20,7 +20,7 @@ def one_thread() -> dict[str, str]:
 
 
 def in_two(*words: object, script: Path | None = None) -> "subprocess.CompletedProcess[str]":
-    """Runs `headcount` with these words, or a script that runs it."""
+    """Runs `headcount` with these words, or a script that runs it, under torchrun."""
     what = ("-m", "headcount") if script is None else (str(script),)
     return _run([*_TORCHRUN, *what, *map(str, words)])
 

@@ -130,7 +130,6 @@ def test_a_run_of_one_process_is_resumed_by_two(
 def test_computing_in_bfloat16_trains_weights_in_float32(
     pair: Pair, prose: Path, tmp_path: Path
 ) -> None:
-    """In a process of its own: accelerate keeps one type a process."""
     from safetensors.torch import load_file
 
     options = ("--dtype", "bfloat16", "--steps", "40", "--format", "json")

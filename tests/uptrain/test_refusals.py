@@ -10,6 +10,7 @@ import pytest
 from .conftest import MakePair, Pair, Uptrain
 
 pytestmark = pytest.mark.needs_convert
+FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
 
 
 @pytest.mark.parametrize(
@@ -88,14 +89,43 @@ def test_a_loss_that_is_not_finite_ends_the_run(
     assert not (tmp_path / "out").exists()
 
 
-def test_without_accelerate_it_says_what_to_install(
-    pair: Pair, uptrain: Uptrain, monkeypatch: pytest.MonkeyPatch
+def test_shards_of_one_process_are_refused(pair: Pair, uptrain: Uptrain, tmp_path: Path) -> None:
+    result = uptrain(pair, "--shard")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "this is one" in result.stderr and "torchrun" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "1"}, "--fsdp_version 2"),
+        (
+            {**FSDP2, "FSDP_OFFLOAD_PARAMS": "true"},
+            "--fsdp_offload_params: not done by uptrain: weights stay on their devices",
+        ),
+        ({**FSDP2, "FSDP_ACTIVATION_CHECKPOINTING": "true"}, "--fsdp_activation_checkpointing"),
+        ({"ACCELERATE_USE_DEEPSPEED": "true"}, "--use_deepspeed"),
+        ({"ACCELERATE_USE_MEGATRON_LM": "true"}, "--use_megatron_lm"),
+        ({"ACCELERATE_USE_PARALLELISM_CONFIG": "true"}, "--use_parallelism_config"),
+        ({"ACCELERATE_DYNAMO_BACKEND": "INDUCTOR"}, "--dynamo_backend"),
+        ({"ACCELERATE_MIXED_PRECISION": "fp16"}, "--mixed_precision fp16"),
+    ],
+)
+def test_what_a_launcher_asks_for_in_vain_is_refused(
+    pair: Pair,
+    uptrain: Uptrain,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    expected: str,
 ) -> None:
-    monkeypatch.setattr("headcount.commands.uptrain.find_spec", lambda name: None)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     result = uptrain(pair)
-    assert result.exit_code == 2
-    assert "pip install '.[uptrain]'" in result.stderr
-    assert result.stderr.count("\n") == 1
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert expected in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_was_no_conversion_may_be_healed_too(

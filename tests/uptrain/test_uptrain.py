@@ -206,7 +206,7 @@ def test_a_killed_run_is_resumed_to_the_same_bytes(
     assert left(tmp_path) == {"out"}
 
 
-@pytest.mark.parametrize("broken", ["write_output", "sync_tree", "save_weights"])
+@pytest.mark.parametrize("broken", ["write_output", "sync_tree", "write_tensors"])
 def test_a_failure_while_writing_leaves_no_target_and_is_resumed(
     uptrain: Uptrain,
     pair: Pair,
@@ -216,13 +216,13 @@ def test_a_failure_while_writing_leaves_no_target_and_is_resumed(
 ) -> None:
     from safetensors import SafetensorError
 
-    from headcount.uptrain import training, uptraining
+    from headcount.uptrain import learner, uptraining
     from headcount.uptrain import training_folder as work
 
-    homes = {"write_output": uptraining, "sync_tree": work, "save_weights": training}
+    homes = {"write_output": uptraining, "sync_tree": work, "write_tensors": learner}
 
     def fails(*_: Any) -> None:
-        raise SafetensorError("No space left on device") if broken == "save_weights" else OSError(5)
+        raise SafetensorError("No space left on device") if broken == "write_output" else OSError(5)
 
     with monkeypatch.context() as patch:
         patch.setattr(homes[broken], broken, fails)
@@ -347,3 +347,25 @@ def test_a_mount_point_is_refused_before_anything_is_trained(
     assert result.exit_code == 2
     assert "is a mount point" in result.stderr and str(tmp_path / "out" / "model") in result.stderr
     assert left(tmp_path) == {"out"}
+
+
+def test_the_original_may_lie_on_several_devices(
+    make_pair: MakePair, uptrain: Uptrain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With accelerate's real hooks: half of it is read from the disk when it is needed."""
+    import torch
+
+    from headcount.running import load
+    from headcount.running.placement import Placement
+    from headcount.uptrain import computing
+
+    pair = make_pair("llama", num_key_value_heads=4)
+    whole = document(uptrain(pair, target="whole"))
+    parts = ("model.layers.0", "model.norm", "model.rotary_emb", "model.embed_tokens")
+    apart = {**dict.fromkeys(parts, "cpu"), "model.layers.1": "disk", "lm_head": "disk"}
+    monkeypatch.setattr(load, "DEVICE_MAP", apart)
+    spread = Placement(inputs=torch.device("cpu"), spread=True)
+    monkeypatch.setattr(computing, "resolve_placement", lambda name: spread)
+    found = document(uptrain(pair, "--torch-device", "auto"))
+    assert found["history"] == whole["history"]
+    assert found["after"] == whole["after"]

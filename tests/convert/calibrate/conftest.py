@@ -50,6 +50,11 @@ def prose(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def byte_tokenizer() -> Any:
+    return _byte_tokenizer()
+
+
 @pytest.fixture(autouse=True)
 def no_gradients() -> Iterator[None]:
     import torch

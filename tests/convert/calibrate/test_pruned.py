@@ -78,7 +78,8 @@ def heads_of_layers(folder: Path) -> list[int]:
 def test_heads_go_from_the_layers_that_miss_them_least(
     make_model: MakeModel, prose: Path, tmp_path: Path, model_type: str
 ) -> None:
-    """Heads that have K/V heads of their own: the least of all scores, but for one a layer."""
+    """Heads that have K/V heads of their own, chosen in one round: the least of all scores, but for
+    one a layer."""
     source = make_model(model_type)
     heads = heads_of_layers(source)
     most = sum(heads) // 2 - 1  # no equal number of each layer
@@ -94,7 +95,11 @@ def test_heads_go_from_the_layers_that_miss_them_least(
     best = {index: max(scores) for index, scores in importance.scores.items()}
     others = sorted(s for i, scores in importance.scores.items() for s in scores if s < best[i])
     lost = sum(importance.scores[i][head] for i, own in gone.items() for head in own)
-    assert lost == pytest.approx(sum(others[:most]))
+    if importance.rounds == 1:
+        assert lost == pytest.approx(sum(others[:most]))
+    else:  # by scores of what is left after half of them, since that costs less
+        assert importance.added[2] < importance.added[1]
+        assert lost >= sum(others[:most])
     checked = check_conversion(source, done.target, lossless=True, pruned=gone)
     assert checked.problems == ()
     assert checked.predicted_cache_bytes == checked.measured_cache_bytes

@@ -1,6 +1,8 @@
 """Heads that are merged without a text, in a model whose layers read massive activations."""
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from headcount.cli import main
 from headcount.convert.calibrate import calibrated_layers as calibrated_module
+from headcount.convert.calibrate import layered_model
 from headcount.convert.calibrate.random_tokens import RANDOM_TOKENS, random_tokens
 from headcount.convert.plan.errors import CannotConvertError
+from headcount.model.errors import HeadcountError
 from headcount.running.runnable import open_runnable
 
 MakeModel = Callable[..., Path]
@@ -113,6 +117,26 @@ def test_latents_hold_massive_activations(
         assert [one["random_tokens"] for one in known] == [tokens] * 2
     assert f"measured on {RANDOM_TOKENS:,} random tokens" in " ".join(fast["said"].split())
     assert "layers 0-1 read was taken for white" in " ".join(white["said"].split())
+
+
+@pytest.mark.parametrize("options", [("--latent", "1/4"), ("--kv-heads", "2", "--quality", "fast")])
+def test_a_disk_that_fails_is_no_class_that_cannot_be_run(
+    massive: Path, tmp_path: Path, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk fails once, for the second reader of the config."""
+
+    def failing(folder: str) -> Any:
+        try:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        except OSError as error:
+            raise HeadcountError(f"{folder}/config.json: cannot be read: {error}") from error
+
+    monkeypatch.setattr(layered_model, "open_runnable", failing)
+    words = ["convert", str(massive), str(tmp_path / "out"), *options]
+    done = CliRunner().invoke(main, words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "config.json: cannot be read" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_seed_decides(massive: Path, tmp_path: Path) -> None:

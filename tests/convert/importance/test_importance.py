@@ -1,6 +1,7 @@
 """What heads are worth, layer by layer, against whole models of transformers with hooks."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from headcount.convert.calibrate.calibration_text import CalibrationText
 from headcount.convert.calibrate.layered_model import LayeredModel
 from headcount.convert.importance.ablation import ablated
 from headcount.convert.importance.estimate import estimated
-from headcount.convert.importance.head_importance import least_important
+from headcount.convert.importance.head_importance import Scores, least_important
+from headcount.convert.importance.rounds import chosen_in_rounds
 from headcount.convert.importance.text_run import TextRun
 from headcount.convert.importance.weights import importance_by_weights
+from headcount.convert.plan.request import HeadsOfLayers
 from headcount.convert.plan.source import read_source
 from headcount.convert.stream.reader import SourceReader
 from headcount.model.mixers import Attention
@@ -125,6 +128,58 @@ def test_ablated_heads_cost_what_the_whole_model_loses(
                 gates[index, ..., head] = 0
                 cost = float(whole.losses(gates, to).mean() - before)
                 assert found[index][head] == pytest.approx(cost, rel=1e-3, abs=1e-5)
+
+
+@EVERY
+def test_of_what_is_left_the_estimate_is_that_of_the_whole_model_without_the_rest(
+    family: Family, run: TextRun, tmp_path: Path
+) -> None:
+    whole, gone = Whole(tmp_path / "model", family), {0: (1,), 1: (0, 2)}
+    to = whole.to(to_mean=False)
+    gates = torch.ones(len(to), ROWS, LENGTH, family.heads)
+    for index, heads in gone.items():
+        gates[index, ..., list(heads)] = 0
+    gates.requires_grad_()
+    losses = whole.losses(gates, to)
+    (slopes,) = torch.autograd.grad(losses.sum(), gates)
+    wanted = ((LENGTH - 1) * slopes.square().sum(2) / 2 - slopes.sum(2)).mean(1)
+    run.forward(gone)
+    assert run.loss() == pytest.approx(losses.mean().item(), rel=1e-5)
+    for index, scores in estimated(run, ablated_to_mean=False).items():
+        for head, score in enumerate(scores):
+            of_gone = head in gone.get(index, ())
+            assert score == (
+                0 if of_gone else pytest.approx(float(wanted[index, head]), rel=1e-2, abs=1e-5)
+            )
+
+
+@EVERY
+def test_what_loses_less_on_the_text_goes(family: Family, run: TextRun, tmp_path: Path) -> None:
+    whole = Whole(tmp_path / "model", family)
+    to = whole.to(to_mean=False)
+
+    def choose(scores: Scores, share: Fraction) -> HeadsOfLayers:
+        """Two of each layer, one after the other."""
+        count = int(2 * share)
+        return {
+            index: tuple(sorted(sorted(range(len(own)), key=own.__getitem__)[:count]))
+            for index, own in scores.items()
+        }
+
+    def added(pruned: HeadsOfLayers) -> float:
+        gates = torch.ones(len(to), ROWS, LENGTH, family.heads)
+        before = whole.losses(gates, to).mean()
+        for index, heads in pruned.items():
+            gates[index, ..., list(heads)] = 0
+        return (whole.losses(gates, to).mean() - before).item()
+
+    one_round = choose(estimated(run, ablated_to_mean=False), Fraction(1))
+    run.forward()
+    found = chosen_in_rounds(run, choose)
+    assert found.added[1] == pytest.approx(added(one_round), rel=1e-2, abs=1e-5)
+    assert found.added[found.rounds] == min(found.added.values())
+    assert added(found.pruned) == pytest.approx(found.added[found.rounds], rel=1e-2, abs=1e-5)
+    assert all(len(heads) == 2 for heads in found.pruned.values())
 
 
 @pytest.mark.parametrize("family", FAMILIES[:2], ids=["mha", "gqa"])

@@ -4,7 +4,6 @@ The whole mapping is swept, with a K/V head for each query head and with fewer: 
 and compared, or refused with its reason. `pytest -m "" -s` prints the table.
 """
 
-import json
 import warnings
 from collections.abc import Iterator
 from fractions import Fraction
@@ -19,11 +18,13 @@ import grouped_models
 import mha_types
 from conversions import load_whole
 from every_type import whole_jobs
+from headcount.arch.our_types import base_type
 from headcount.audit import audit_model
 from headcount.convert.conversion import convert
 from headcount.convert.families import with_latents
 from headcount.convert.plan.errors import CannotConvertError
 from headcount.convert.plan.request import ConversionRequest
+from headcount.sources.json_file import read_json
 
 pytestmark = pytest.mark.needs_convert
 
@@ -39,6 +40,8 @@ SAMPLE = (
 # Of the largest logit, in float64: some classes compute a part in float32 whatever the weights are
 # (rotations, norms, routers, ALiBi).
 ROUNDED = 1e-5
+# Its class does not run in float64: it asks for that type's smallest number in float32.
+FLOAT32 = ("xglm",)
 ATTEMPTS = 10
 # What a config may ask for and latents are not for: the sweep leaves it out.
 PLAIN = {
@@ -48,8 +51,6 @@ PLAIN = {
     "attention_k_eq_v": False,
 }
 OPTIONS = {"attn_implementation": "eager"}
-# Its class does not run in float64: it asks for that type's smallest number in float32.
-SINGLE = "xglm"
 
 
 def built(model_type: str, kv: int, folder: Path) -> PreTrainedModel:
@@ -76,8 +77,9 @@ def built(model_type: str, kv: int, folder: Path) -> PreTrainedModel:
 
 def loaded(folder: Path, model_class: Any) -> PreTrainedModel:
     """In float64, with experts that run in it."""
-    is_single = json.loads((folder / "config.json").read_text())["model_type"].endswith(SINGLE)
-    options = {**OPTIONS, "dtype": torch.float32 if is_single else torch.float64}
+    model_type = base_type(read_json(folder / "config.json")["model_type"])
+    dtype = torch.float32 if model_type in FLOAT32 else torch.float64
+    options = {**OPTIONS, "dtype": dtype}
     try:
         model = load_whole(folder, model_class, experts_implementation="eager", **options)
     except (TypeError, ValueError):  # a class without experts

@@ -33,10 +33,10 @@ def test_a_conversion_is_reported_checked_and_verified(
 ) -> None:
     source, target = save_model("llama", tokens="none"), tmp_path / "out"
     report = run("convert", source, target, "--latent", "1/2", "--check", "--format", "json")
-    converted, checked = json.loads(report.stdout)
+    converted = json.loads(report.stdout)
     assert [layer["latent_rank"] for layer in converted["layers"]] == [16, 16]
     assert converted["request"]["latent"] == "1/2"
-    found = checked["check"]
+    found = converted["check"]
     assert found["measured_cache_bytes"] == found["predicted_cache_bytes"] > 0
     run("convert", source, "--verify", target)
     audit = json.loads(run("audit", target, "--format", "json").stdout)

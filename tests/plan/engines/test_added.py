@@ -410,7 +410,7 @@ def test_a_log_says_what_its_start_added(tmp_path: Path) -> None:
         f"INFO Model loading took {(2 * 8_030_261_248 + 184_713_216) / GIB + 0.03:.2f} GiB\n"
     )
     done = CliRunner().invoke(main, ["reconcile", str(log), "--format", "json"])
-    rows = {row["figure"]: row for row in json.loads(done.stdout)}
+    rows = {row["figure"]: row for row in json.loads(done.stdout)["figures"]}
     assert rows["weights_bytes"]["agrees"] is True
     assert "2 adapters of rank 16" in rows["weights_bytes"]["why"]
 

@@ -16,7 +16,7 @@ def rows(log: str, *args: str) -> dict[str, dict[str, Any]]:
     """What `--format json` gives, by figure."""
     result = reconcile(log, *args, "--format", "json")
     assert result.exit_code == 0, result.output
-    return {row["figure"]: row for row in json.loads(result.output)}
+    return {row["figure"]: row for row in json.loads(result.output)["figures"]}
 
 
 def vllm(version: str, model: str, context: int, *lines: str, tp: int = 1, more: str = "") -> str:

@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from headcount.model.errors import HeadcountError
+from headcount.running.placement import inputs_device
 
 from .pairs_file import Pair
 
@@ -25,52 +26,79 @@ class EncodedPair:
     target: Tensor
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Encoder:
+    """What a model's encoder reads, by the name of its argument, in which type and where; and
+    `says`: the targets that the model says itself of a source, None: it is not there to ask."""
+
+    input_name: str
+    dtype: torch.dtype
+    device: torch.device
+    says: Callable[[Tensor], Tensor] | None = None
+
+    @classmethod
+    def of(cls, model: Any) -> "Encoder":
+        """That of a loaded model."""
+        return cls(
+            input_name=model.main_input_name,
+            dtype=model.dtype,
+            device=inputs_device(model),
+            says=_own_targets(model),
+        )
+
+
 def encoded_pairs(
     pairs: Sequence[Pair],
     tokenizer: PreTrainedTokenizerBase,
-    model: Any,
+    encoder: Encoder,
     *,
     positions: int | None,
     max_tokens: int,
+    option: str = "--pairs",
 ) -> Iterator[EncodedPair]:
-    """As many as have `max_tokens` of targets together; `model` is the original, which gives the
-    targets that a pair has not. Both sides are cut after `positions`. Raises HeadcountError."""
+    """As many as have `max_tokens` of targets together; `encoder` is the original's, which gives
+    the targets that a pair has not. Both sides are cut after `positions`. Raises HeadcountError."""
     left = max_tokens
-    own = _own_targets(model)
     for pair in pairs:
         if left <= 0:
             return
-        source = _source(pair, tokenizer, model, positions).to(model.device)
+        source = encoded_source(pair, tokenizer, encoder, positions, option).to(encoder.device)
         if pair.target is None:
-            target = own(source)
+            assert encoder.says is not None
+            target = encoder.says(source)
         else:
             ids = tokenizer(text_target=pair.target)["input_ids"]
-            target = torch.tensor([ids], device=model.device)
+            target = torch.tensor([ids], device=encoder.device)
         target = target[:, : min(left, positions or left)]
         if target.shape[1]:
             left -= target.shape[1]
             yield EncodedPair(source=source, target=target)
 
 
-def _source(
-    pair: Pair, tokenizer: PreTrainedTokenizerBase, model: Any, positions: int | None
+def encoded_source(
+    pair: Pair,
+    tokenizer: PreTrainedTokenizerBase,
+    encoder: Encoder,
+    positions: int | None,
+    option: str,
 ) -> Tensor:
-    wants_text = model.main_input_name == "input_ids"
+    """What the encoder reads of one pair, at most `positions` tokens. Raises HeadcountError."""
+    wants_text = encoder.input_name == "input_ids"
     if isinstance(pair.source, str) != wants_text:
         wanted = '"source", text' if wants_text else '"features", a .npy file of input_features'
-        raise HeadcountError(f"--pairs: this model's encoder reads {wanted}")
+        raise HeadcountError(f"{option}: this model's encoder reads {wanted}")
     if isinstance(pair.source, Path):
-        return _features(pair.source).to(model.dtype)
+        return _features(pair.source, option).to(encoder.dtype)
     ids = tokenizer(pair.source)["input_ids"][:positions]
     return torch.tensor([ids or [tokenizer.pad_token_id or 0]])
 
 
-def _features(path: Path) -> Tensor:
+def _features(path: Path, option: str) -> Tensor:
     """[1, features, frames]. Raises HeadcountError."""
     try:
         found = torch.from_numpy(np.load(path, allow_pickle=False))
     except (OSError, ValueError, TypeError, EOFError) as error:
-        raise HeadcountError(f"--pairs: {path} is no .npy file of numbers ({error})") from None
+        raise HeadcountError(f"{option}: {path} is no .npy file of numbers ({error})") from None
     return found if found.ndim == 3 else found[None]
 
 

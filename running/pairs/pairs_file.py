@@ -28,21 +28,28 @@ class Pairs:
     sha256: str
 
 
-def read_pairs(path: Path) -> Pairs:
+def read_pairs(path: Path, option: str = "--pairs") -> Pairs:
     """Of a .tsv file a pair a line, else JSON lines with `source` (or `features`, a .npy file
-    beside it) and `target`. Raises HeadcountError."""
+    beside it) and `target`. `option` named it. Raises HeadcountError."""
+    try:
+        return _parsed(path)
+    except HeadcountError as error:
+        raise HeadcountError(f"{option} {path}: {error}") from None
+
+
+def _parsed(path: Path) -> Pairs:
     try:
         content = path.read_bytes()
         text = content.decode("utf-8")
     except OSError as error:
-        raise HeadcountError(f"--pairs {path}: cannot be read ({error.strerror})") from None
+        raise HeadcountError(f"cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
-        raise HeadcountError(f"--pairs {path}: not UTF-8 (byte {error.start:,})") from None
+        raise HeadcountError(f"not UTF-8 (byte {error.start:,})") from None
     read = _by_tabs if path.suffix == ".tsv" else _by_json
     numbered = ((n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip())
     pairs = tuple(read(path, n, line) for n, line in numbered)
     if not pairs:
-        raise HeadcountError(f"--pairs {path}: holds no pair")
+        raise HeadcountError("holds no pair")
     return Pairs(name=str(path), pairs=pairs, sha256=sha256(content).hexdigest())
 
 
@@ -50,8 +57,7 @@ def _by_tabs(path: Path, number: int, line: str) -> Pair:
     source, tab, target = line.partition("\t")
     if not tab or "\t" in target:
         raise HeadcountError(
-            f"--pairs {path}: line {number} has {line.count(chr(9))} tabs: a source, one tab and a"
-            " target"
+            f"line {number} has {line.count(chr(9))} tabs: a source, one tab and a target"
         )
     return Pair(source=source, target=target)
 
@@ -64,7 +70,7 @@ def _by_json(path: Path, number: int, line: str) -> Pair:
     kept = dict(_of_text(found)) if isinstance(found, dict) else {}
     if "target" not in kept or ("source" in kept) == ("features" in kept):
         raise HeadcountError(
-            f'--pairs {path}: line {number} is no {{"source": text, "target": text}}, nor one with'
+            f'line {number} is no {{"source": text, "target": text}}, nor one with'
             ' "features", a .npy file, in place of "source" (or name the file .tsv: source, tab,'
             " target)"
         )

@@ -1,0 +1,188 @@
+"""The pairs that an encoder-decoder is fitted to: a pair is a batch, so that nothing is padded."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig, PreTrainedTokenizerBase
+
+from headcount.model.decoder_attentions import attentions
+from headcount.model.errors import HeadcountError
+from headcount.running.boundary import quiet_transformers
+from headcount.running.load import auto_class
+from headcount.running.pairs.encoded_pairs import Encoder, encoded_source
+from headcount.running.pairs.pairs_file import Pair, read_pairs
+from headcount.running.runnable import RunnableModel, is_encoder_decoder, open_runnable
+from headcount.running.tokens import has_vocabulary, load_tokenizer
+
+from ..plan.request import CALIBRATION_ROW_TOKENS
+from ..plan.source import ConversionSource
+from .calibration_rows import HELD_OUT, LEAST_BATCHES, CalibrationRows
+
+_OPTION = "--calibration"
+# Lengths are cut to multiples of the second number from the first on: what layers are given beside
+# hidden states is kept for each length.
+_STEPS = ((256, 64), (64, 16), (16, 4), (0, 1))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CalibrationPairs(CalibrationRows):
+    """`given` is what the decoder reads of each pair, [1, T]; `source` gives by its number what the
+    encoder reads, [1, S] or, of speech, [1, features, frames]."""
+
+    given: tuple[Tensor, ...]
+    source: Callable[[int], Tensor]
+
+    @property
+    def tokens(self) -> int:
+        return sum(ids.numel() for ids in self.given)
+
+    @property
+    def row_tokens(self) -> int:
+        """Tokens of the longest target."""
+        return max(ids.shape[1] for ids in self.given)
+
+
+def calibration_pairs(
+    source: ConversionSource,
+    runnable: RunnableModel,
+    name: str,
+    tokens: int,
+    seed: int,
+    *,
+    row_tokens: int | None = None,
+) -> CalibrationPairs:
+    """At most `tokens` tokens of the targets in the file of pairs `name`, of each pair at most
+    `row_tokens` (None: CALIBRATION_ROW_TOKENS). Raises HeadcountError for one that holds none, or
+    too few."""
+    read = read_pairs(_path(name), _OPTION)
+    if not has_vocabulary(source.real[0]):
+        raise HeadcountError(
+            f"{source.folder}: no tokenizer there, so that pairs cannot be cut into tokens: put the"
+            " model's tokenizer files beside its weights"
+        )
+    tokenizer = load_tokenizer(source.real[0])
+    order = torch.randperm(len(read.pairs), generator=torch.Generator().manual_seed(seed))
+    longest = row_tokens or CALIBRATION_ROW_TOKENS
+    limit = min(longest, runnable.max_position_embeddings or longest)
+    start = decoder_start(runnable)
+    chosen, given, left = list[Pair](), list[Tensor](), tokens
+    for number in order.tolist():
+        if left <= 0:
+            break
+        pair = read.pairs[number]
+        ids = _target(pair, tokenizer, runnable)[: few_lengths(min(limit, left)) - 1]
+        whole = [start, *ids][: few_lengths(1 + len(ids))]
+        chosen.append(pair)
+        given.append(torch.tensor([whole]))
+        left -= len(whole)
+    found = tokens - left
+    _refuse_few(source, name, found, len(given))
+    encode = _sources(tokenizer, runnable, limit)
+    batches = tuple(slice(i, i + 1) for i in range(len(given)))
+    return CalibrationPairs(
+        batches=batches,
+        held=batches[:: min(HELD_OUT, len(batches))],
+        sha256=read.sha256,
+        found=found,
+        given=tuple(given),
+        source=lambda number: encode(chosen[number]),
+    )
+
+
+def planned_pairs(
+    source: ConversionSource, name: str, tokens: int, seed: int, *, row_tokens: int | None = None
+) -> CalibrationPairs:
+    """As `calibration_pairs`, before any weight is read."""
+    with quiet_transformers():
+        runnable = open_runnable(str(source.real[0]), encoder_decoders=True)
+        found = calibration_pairs(source, runnable, name, tokens, seed, row_tokens=row_tokens)
+        for batch in found.batches:
+            found.source(batch.start)  # says what is wrong
+        return found
+
+
+def reads_pairs(source: ConversionSource) -> bool:
+    """Whether a source is an encoder-decoder, as evaluate runs them. Raises HeadcountError."""
+    return is_encoder_decoder(open_runnable(str(source.real[0]), encoder_decoders=True).config)
+
+
+def few_lengths(length: int) -> int:
+    """The longest that is kept of `length` tokens, at least 1."""
+    step = next(step for least, step in _STEPS if length >= least)
+    return max(1, length // step * step)
+
+
+def decoder_start(runnable: RunnableModel) -> int:
+    """The token that the decoder begins with."""
+    try:
+        known: Any = GenerationConfig.from_pretrained(runnable.folder, local_files_only=True)
+    except OSError:  # there is no such file
+        known = GenerationConfig.from_model_config(runnable.config)
+    start = known.decoder_start_token_id
+    if start is None:
+        start = getattr(runnable.config, "decoder_start_token_id", None)
+    if not isinstance(start, int):
+        raise HeadcountError(
+            f"{runnable.id}: neither config.json nor generation_config.json has a"
+            " decoder_start_token_id, so that it is not known what its decoder begins with"
+        )
+    return start
+
+
+def _path(name: str) -> Path:
+    path = Path(name)
+    if path.suffix not in (".tsv", ".jsonl"):
+        raise HeadcountError(
+            f"{_OPTION} {name}: an encoder-decoder is fitted to pairs: a .tsv file (source, tab,"
+            ' target) or a .jsonl one ({"source": text, "target": text}, or "features", a .npy'
+            ' file, in place of "source"); or use --method merge without --calibration'
+        )
+    return path
+
+
+def _target(pair: Pair, tokenizer: PreTrainedTokenizerBase, runnable: RunnableModel) -> list[int]:
+    ids: list[int] = tokenizer(text_target=pair.target)["input_ids"]
+    _check(ids, runnable)
+    return ids
+
+
+def _check(ids: list[int], runnable: RunnableModel) -> None:
+    if max(ids, default=0) >= runnable.vocab_size:
+        raise HeadcountError(
+            f"{runnable.id}: its tokenizer makes token {max(ids)}, and the model has"
+            f" {runnable.vocab_size:,}: they do not belong together"
+        )
+
+
+def _sources(
+    tokenizer: PreTrainedTokenizerBase, runnable: RunnableModel, limit: int
+) -> Callable[[Pair], Tensor]:
+    """What the encoder reads of a pair."""
+    built: Any = auto_class(runnable.config)._model_mapping[type(runnable.config)]
+    encoder = Encoder(
+        input_name=built.main_input_name, dtype=torch.float32, device=torch.device("cpu")
+    )
+
+    def encode(pair: Pair) -> Tensor:
+        found = encoded_source(pair, tokenizer, encoder, limit, _OPTION)
+        if found.dim() == 2:
+            _check(found[0].tolist(), runnable)
+            found = found[:, : few_lengths(found.shape[1])]
+        return found
+
+    return encode
+
+
+def _refuse_few(source: ConversionSource, name: str, tokens: int, pairs: int) -> None:
+    widest = max(mixer.head_dim for mixer in attentions(source.audit.spec).values())
+    least = LEAST_BATCHES * widest
+    if tokens < least or pairs < LEAST_BATCHES:
+        raise HeadcountError(
+            f"{name}: {tokens:,} tokens of targets in {pairs:,} pairs are too few to calibrate"
+            f" with: at least {least:,} in {LEAST_BATCHES} pairs are needed, and tens of thousands"
+            " are better"
+        )
