@@ -106,7 +106,7 @@ def test_bars_and_words_go_when_the_work_is_done(tmp_path: Path, save_model: Sav
     options = ("--max-tokens", "256", "--text", str(text))
     taught = ("--text", str(text), "--steps", "4", "--batch-size", "2", "--sequence-length", "16")
     for command, bar in (
-        (("convert", str(model), str(made), "--kv-heads", "1", "--quality", "fast"), "merging"),
+        (("convert", str(model), str(made), "--kv-heads", "1", "--quality", "fast"), "calibrating"),
         (("convert", str(model), "--sweep", "1", *options), "sweep"),
         (("evaluate", str(made), "--against", str(model), "--no-speed", *options), "scoring"),
         (("heads", str(made), "--against", str(model)), "heads"),
