@@ -43,10 +43,10 @@ def terminal(reports: Sequence[Report], view: View) -> str:
 
 def _shortened(report: Report, view: View) -> list[str]:
     """The report; without details it loses, to a screen's end, rows of tables that are not shown
-    whole, and on a terminal what else takes lines, in the order of `_WAYS`."""
+    whole, and a brief one on a terminal what else takes lines, in the order of `_WAYS`."""
     lines = list(_lines(report, view))
     while not view.details and len(lines) > _SCREEN:
-        ways = _WAYS if view.width is not None else _WAYS[:1]
+        ways = _WAYS if report.is_brief and view.width is not None else _WAYS[:1]
         shorter = next(filter(None, (way(report, view) for way in ways)), None)
         if shorter is None:
             break

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from causal_fixtures import SaveModel
+from headcount.cli import main
 from headcount.report.view import columns
 
 pty, fcntl, termios = (pytest.importorskip(name) for name in ("pty", "fcntl", "termios"))
@@ -82,6 +84,19 @@ def test_what_is_said_on_stderr_is_no_wider_than_the_terminal(
     assert len(shown) > 2
 
 
+@pytest.mark.parametrize(
+    "command", ["models", "models --search llama", "families", "devices", "rules", "explain"]
+)
+def test_a_list_is_no_longer_than_the_screen(command: str) -> None:
+    """And says how to see all of it, which a pipe does."""
+    lines = screen(in_a_terminal(*command.split()))
+    assert len(lines) <= 24 and max(map(len, lines)) <= COLUMNS
+    whole = CliRunner().invoke(main, command.split()).stdout
+    if whole.count("\n") > 24:
+        assert "--details" in "\n".join(lines)
+        assert screen(in_a_terminal(*command.split(), "--details"))[-3:-1] != lines[-3:-1]
+
+
 @pytest.mark.needs_convert
 @pytest.mark.slow
 def test_bars_and_words_go_when_the_work_is_done(tmp_path: Path, save_model: SaveModel) -> None:
@@ -89,12 +104,14 @@ def test_bars_and_words_go_when_the_work_is_done(tmp_path: Path, save_model: Sav
     text.write_text("a b c d e f g h i j k l m n o p q r s t\n" * 200, encoding="utf-8")
     made = tmp_path / "made"
     options = ("--max-tokens", "256", "--text", str(text))
+    taught = ("--text", str(text), "--steps", "4", "--batch-size", "2", "--sequence-length", "16")
     for command, bar in (
-        (("convert", str(model), str(made), "--kv-heads", "1", "--quality", "fast"), "merging"),
+        (("convert", str(model), str(made), "--kv-heads", "1", "--quality", "fast"), "calibrating"),
         (("convert", str(model), "--sweep", "1", *options), "sweep"),
         (("evaluate", str(made), "--against", str(model), "--no-speed", *options), "scoring"),
         (("heads", str(made), "--against", str(model)), "heads"),
         (("audit", str(made), "--scan"), "reading"),
+        (("uptrain", str(made), "--teacher", str(model), *taught), "uptraining"),
     ):
         written = in_a_terminal(*command)
         assert b"Working..." in written  # torch alone takes longer to load
