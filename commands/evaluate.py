@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _option = options_of(EvaluationRequest)
 evaluation_options = stack(
     click.option("--text", type=PATH, help="UTF-8 text; default: a sample of prose."),
+    click.option("--pairs", type=PATH, help="Sources and targets for an encoder-decoder."),
     _option(
         "--documents",
         words="Each line of the text, or file of a folder, is a sequence.",
@@ -53,7 +54,6 @@ evaluation_options = stack(
 @click.command(cls=Command)
 @click.argument("model")
 @click.option("--against", metavar="ORIGINAL", help="The model to compare with, in a folder.")
-@click.option("--pairs", type=PATH, help="Sources and targets for an encoder-decoder.")
 @click.option("--dtype", help="Element type to load the weights as; default: as stored.")
 @evaluation_options
 @click.option("--tasks", help="Tasks of lm-evaluation-harness, as NAME,NAME (extra `tasks`).")

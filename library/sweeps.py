@@ -96,6 +96,7 @@ def sweep(
     merge_adapter: bool = False,
     workers: int = 2,
     text: Name | None = None,
+    pairs: Name | None = None,
     documents: bool = False,
     max_tokens: Size = _DEFAULTS.max_tokens,
     window: Size | None = None,
@@ -125,7 +126,8 @@ def sweep(
         **{"seed": seed, "home": home, "dtype": dtype, "workers": workers, "format": "safetensors"},
     }
     sizes = {"max_tokens": max_tokens, "window": window, "stride": stride}
-    on = {"text": text, "documents": documents, "tokenizer": tokenizer, "device": device}
+    on = {"text": text, "pairs": pairs, "documents": documents}
+    on |= {"tokenizer": tokenizer, "device": device}
     with bars(progress):
         return _swept(
             model_name(source),

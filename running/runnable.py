@@ -34,6 +34,13 @@ from .strict_presence import strict_presence
 # (CVE-2026-4372), or a package that is not part of the `convert` extra.
 BUILT_IN_ATTENTION = ("eager", "sdpa")
 
+# What configs call the number of positions of a decoder.
+_POSITIONS = (
+    "max_position_embeddings",
+    "max_target_positions",
+    "max_decoder_position_embeddings",
+)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunnableModel:
@@ -55,9 +62,11 @@ class RunnableModel:
 
     @property
     def max_position_embeddings(self) -> int | None:
-        """Positions that the model was made for; None where its config sets no limit."""
-        limit = getattr(self.config.get_text_config(), "max_position_embeddings", None)
-        return limit if isinstance(limit, int) and limit > 0 else None
+        """Positions that the model, or its decoder, was made for; None where its config sets no
+        limit."""
+        text = self.config.get_text_config()
+        limits = (getattr(text, key, None) for key in _POSITIONS)
+        return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
 
 
 def open_runnable(name: str, *, encoder_decoders: bool = False) -> RunnableModel:

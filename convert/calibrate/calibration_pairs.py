@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,18 @@ from transformers import GenerationConfig, PreTrainedTokenizerBase
 from headcount.model.decoder_attentions import attentions
 from headcount.model.errors import HeadcountError
 from headcount.running.boundary import quiet_transformers
-from headcount.running.load import auto_class
-from headcount.running.pairs.encoded_pairs import Encoder, encoded_source
-from headcount.running.pairs.pairs_file import Pair, read_pairs
+from headcount.running.load import auto_class, load_model
+from headcount.running.pairs.encoded_pairs import Encoder, encoded_pairs, encoded_source
+from headcount.running.pairs.pairs_file import Pair, Pairs, read_pairs
+from headcount.running.placement import resolve_placement
 from headcount.running.runnable import RunnableModel, is_encoder_decoder, open_runnable
 from headcount.running.tokens import has_vocabulary, load_tokenizer
+from headcount.sources.identity import FileIdentity
 
 from ..plan.request import CALIBRATION_ROW_TOKENS
 from ..plan.source import ConversionSource
 from .calibration_rows import HELD_OUT, LEAST_BATCHES, CalibrationRows
+from .calibration_text import named_text
 
 _OPTION = "--calibration"
 # Lengths are cut to multiples of the second number from the first on: what layers are given beside
@@ -56,9 +60,10 @@ def calibration_pairs(
     row_tokens: int | None = None,
 ) -> CalibrationPairs:
     """At most `tokens` tokens of the targets in the file of pairs `name`, of each pair at most
-    `row_tokens` (None: CALIBRATION_ROW_TOKENS). Raises HeadcountError for one that holds none, or
-    too few."""
-    read = read_pairs(_path(name), _OPTION)
+    `row_tokens` (None: CALIBRATION_ROW_TOKENS). Of a text, or `builtin`, each line is a source, and
+    what the model says itself the target: it is in memory as a whole then. Raises HeadcountError
+    for one that holds none, or too few."""
+    read = _pairs(name)
     if not has_vocabulary(source.real[0]):
         raise HeadcountError(
             f"{source.folder}: no tokenizer there, so that pairs cannot be cut into tokens: put the"
@@ -66,22 +71,24 @@ def calibration_pairs(
         )
     tokenizer = load_tokenizer(source.real[0])
     order = torch.randperm(len(read.pairs), generator=torch.Generator().manual_seed(seed))
+    pairs = [read.pairs[number] for number in order.tolist()]
     longest = row_tokens or CALIBRATION_ROW_TOKENS
     limit = min(longest, runnable.max_position_embeddings or longest)
-    start = decoder_start(runnable)
-    chosen, given, left = list[Pair](), list[Tensor](), tokens
-    for number in order.tolist():
+    encode, start = _sources(tokenizer, runnable, limit), decoder_start(runnable)
+    targets = (_target(pair, tokenizer, runnable) for pair in pairs)
+    if pairs[0].target is None:
+        said = _said(str(runnable.folder), runnable.files, tuple(pairs), tokens, limit)
+        targets = (list(ids) for ids in said)
+    given, left = list[Tensor](), tokens
+    for ids in targets:
         if left <= 0:
             break
-        pair = read.pairs[number]
-        ids = _target(pair, tokenizer, runnable)[: few_lengths(min(limit, left)) - 1]
-        whole = [start, *ids][: few_lengths(1 + len(ids))]
-        chosen.append(pair)
+        kept = ids[: few_lengths(min(limit, left)) - 1]
+        whole = [start, *kept][: few_lengths(1 + len(kept))]
         given.append(torch.tensor([whole]))
         left -= len(whole)
     found = tokens - left
     _refuse_few(source, name, found, len(given))
-    encode = _sources(tokenizer, runnable, limit)
     batches = tuple(slice(i, i + 1) for i in range(len(given)))
     return CalibrationPairs(
         batches=batches,
@@ -89,7 +96,7 @@ def calibration_pairs(
         sha256=read.sha256,
         found=found,
         given=tuple(given),
-        source=lambda number: encode(chosen[number]),
+        source=lambda number: encode(pairs[number]),
     )
 
 
@@ -133,15 +140,40 @@ def decoder_start(runnable: RunnableModel) -> int:
     return start
 
 
-def _path(name: str) -> Path:
+def _pairs(name: str) -> Pairs:
     path = Path(name)
-    if path.suffix not in (".tsv", ".jsonl"):
-        raise HeadcountError(
-            f"{_OPTION} {name}: an encoder-decoder is fitted to pairs: a .tsv file (source, tab,"
-            ' target) or a .jsonl one ({"source": text, "target": text}, or "features", a .npy'
-            ' file, in place of "source"); or use --method merge without --calibration'
-        )
-    return path
+    if path.suffix in (".tsv", ".jsonl"):
+        return read_pairs(path, _OPTION)
+    text = named_text(name, _OPTION)
+    lines = [line for line in text.content.splitlines() if line.strip()]
+    if not lines:
+        raise HeadcountError(f"{_OPTION} {name}: holds no line to read")
+    return Pairs(
+        name=text.name, pairs=tuple(Pair(source=line) for line in lines), sha256=text.sha256
+    )
+
+
+@lru_cache(maxsize=2)
+def _said(
+    folder: str,
+    files: tuple[tuple[Path, FileIdentity], ...],
+    pairs: tuple[Pair, ...],
+    tokens: int,
+    limit: int,
+) -> tuple[tuple[int, ...], ...]:
+    """What the model in `folder` says of the sources of `pairs`, up to `tokens` tokens; a run that
+    was planned does not ask it again while its `files` are the same."""
+    runnable = open_runnable(folder, encoder_decoders=True)
+    loaded = load_model(runnable, dtype=torch.float32, place=resolve_placement("cpu"))
+    own = encoded_pairs(
+        pairs,
+        load_tokenizer(runnable.folder),
+        Encoder.of(loaded.model),
+        positions=limit,
+        max_tokens=tokens,
+        option=_OPTION,
+    )
+    return tuple(tuple(pair.target[0].tolist()) for pair in own)
 
 
 def _target(pair: Pair, tokenizer: PreTrainedTokenizerBase, runnable: RunnableModel) -> list[int]:

@@ -80,7 +80,7 @@ def calibration_text(
     without a tokenizer, for a text that is too short, and for rows whose attention weights would
     take more memory than is well.
     """
-    text = _text(name, option)
+    text = named_text(name, option)
     if not has_vocabulary(source.real[0]):
         raise HeadcountError(
             f"{source.folder}: no tokenizer there, so that the calibration text cannot be cut into"
@@ -112,7 +112,7 @@ def _check_mixing(source: ConversionSource, row: int) -> None:
         )
 
 
-def _text(name: str, option: str) -> Text:
+def named_text(name: str, option: str) -> Text:
     """The file `name`, or the prose in this package, of which `evaluate` reads nothing."""
     if name == BUILTIN:
         return packaged_text(__package__, BUILTIN)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from calibrating import calibrate
 from encoder_decoders import ENCODER_DECODERS, FEATURES, FRAMES
@@ -32,6 +32,7 @@ from headcount.convert.merge.ladder import QUALITIES
 from headcount.convert.plan.source import read_source
 from headcount.convert.stream.reader import SourceReader
 from headcount.running.load import load_model
+from headcount.running.placement import resolve_placement
 from headcount.running.runnable import open_runnable
 
 pytestmark = pytest.mark.needs_convert
@@ -105,12 +106,7 @@ def _reader(folder: Path) -> Iterator[SourceReader]:
 
 def test_layers_give_what_the_whole_model_gives(model: Path, pairs: tuple[Path, Path]) -> None:
     cut, source = _cut(model, pairs[0]), read_source(model)
-    whole = load_model(
-        open_runnable(str(model), encoder_decoders=True),
-        dtype="float32",
-        device=torch.device("cpu"),
-        attention="eager",
-    ).model
+    whole = load_whole_model(model)
     with _reader(model) as reader:
         memory = pair_memory(source, reader, cut, budget=2**30)
         layered = LayeredModel(source, reader, stack="decoder")
@@ -125,6 +121,15 @@ def test_layers_give_what_the_whole_model_gives(model: Path, pairs: tuple[Path, 
             for batch, one in zip(cut.batches, wanted, strict=True):
                 made = calls[0](batch).run(layer, rows[batch])
                 torch.testing.assert_close(made, one.decoder_hidden_states[1])
+
+
+def load_whole_model(folder: Path) -> Any:
+    return load_model(
+        open_runnable(str(folder), encoder_decoders=True),
+        dtype=torch.float32,
+        place=resolve_placement("cpu"),
+        attention="eager",
+    ).model
 
 
 def _states(whole: Any, cut: CalibrationPairs, batch: slice) -> Any:
@@ -191,15 +196,33 @@ def test_heads_that_are_equal_stay(model: Path, pairs: tuple[Path, Path], tmp_pa
 
 def test_what_is_no_pair_is_refused(model: Path, pairs: tuple[Path, Path], tmp_path: Path) -> None:
     words = ("convert", model, tmp_path / "out", "--kv-heads", 2, "--quality", "good")
-    text = tmp_path / "prose.txt"
-    text.write_text("The cat sat.\n" * 400, encoding="utf-8")
-    for name in (text, "builtin"):
-        assert "fitted to pairs" in _run(*words, "--calibration", name, status=2).stderr
     few = tmp_path / "few.jsonl"
     few.write_text("\n".join(pairs[0].read_text().splitlines()[:1]), encoding="utf-8")
     if "features" not in few.read_text():
         assert "too few" in _run(*words, "--calibration", few, status=2).stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_of_a_text_the_model_says_the_targets_itself(
+    model: Path, pairs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    text, out = tmp_path / "prose.txt", tmp_path / "out"
+    lines = ["the cat sat", "a dog and a cat", "so it is", "was it so", "to be there"]
+    text.write_text("\n\n".join(lines), encoding="utf-8")
+    words = ("convert", model, out, "--kv-heads", 2, "--quality", "good", "--calibration", text)
+    if "features" in pairs[0].read_text():
+        assert "reads" in _run(*words, status=2).stderr and not out.exists()
+        return
+    whole = load_whole_model(model)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    wanted = set()
+    for line in lines:
+        source = torch.tensor([tokenizer(line)["input_ids"]])
+        said = whole.generate(input_ids=source, max_new_tokens=64, do_sample=False)
+        wanted.add(tuple(said[0, : few_lengths(said.shape[1])].tolist()))
+    cut = _cut(model, text)
+    assert {tuple(ids[0].tolist()) for ids in cut.given} == wanted
+    _run(*words)
 
 
 def test_lengths_are_few_and_hardly_shorter() -> None:
@@ -218,3 +241,29 @@ def test_rows_of_other_lengths_on_disk(tmp_path: Path) -> None:
     for number, values in written.items():
         assert torch.equal(rows[slice(number, number + 1)], values)
     rows.close()
+
+
+def test_a_sweep_measures_on_pairs(model: Path, pairs: tuple[Path, Path], tmp_path: Path) -> None:
+    seen, unseen = pairs
+    words = ("--sweep", 2, "--sweep-methods", "mean,good", "--calibration", seen)
+    said = _run("convert", model, *words, "--pairs", unseen, "--format", "json")
+    trials = json.loads(said.stdout)["trials"]
+    found = {(one["num_key_value_heads"], one["method"]): one["kl_divergence"] for one in trials}
+    assert found.keys() == {(2, "mean"), (2, "good")}
+    assert found[2, "good"] < found[2, "mean"]
+    alone = _kl(model, tmp_path / "out", unseen, "--quality", "good", "--calibration", seen)
+    assert found[2, "good"] == pytest.approx(alone, rel=1e-6)
+
+
+def test_targets_are_cut_where_the_decoder_has_no_more_positions(
+    model: Path, pairs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    limit = open_runnable(str(model), encoder_decoders=True).max_position_embeddings
+    line = {**json.loads(pairs[0].read_text().splitlines()[0]), "target": "the cat sat " * 100}
+    if "features" in line:
+        line["features"] = str(pairs[0].parent / line["features"])
+    long = tmp_path / "long.jsonl"
+    long.write_text("\n".join([json.dumps(line)] * 4), encoding="utf-8")
+    cut = _cut(model, long)
+    assert all(ids.shape[1] == min(limit or 512, 512) for ids in cut.given)
+    _run("evaluate", model, "--pairs", long)
