@@ -13,6 +13,7 @@ from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, write_reports
+from .launched import in_main_process
 from .options.shared import (
     AT_LEAST_1,
     PATH,
@@ -62,6 +63,7 @@ evaluation_options = stack(
 @click.option("--card", is_flag=True, help="Write the figures into MODEL's card (README.md).")
 @output_options
 @details_option
+@in_main_process
 def evaluate(
     model: str,
     against: str | None,

@@ -19,6 +19,7 @@ from headcount.running.measured_cache import (
     weigh_cache,
 )
 from headcount.running.progress import progress_bar
+from headcount.running.team import Job, Team, this_team
 
 from .behaviour.behaviour import Behaviour, probe
 from .behaviour.behaviour_report import behaviour_warnings
@@ -50,11 +51,11 @@ def evaluate(
             return evaluate_pairs(request)
         plan = plan_evaluation(request)
         roles = roles_section(request)  # first: it loads one model at a time
-        models = [
-            load_model(runnable, dtype=plan.dtype, place=plan.place) for runnable in plan.runnables
-        ]
-        start = time.perf_counter()
-        scores = _score(plan, models)
+        team = this_team()
+        with team.sharing(Job(_help, (request,))):
+            models = _load(plan)
+            start = time.perf_counter()
+            scores = _score(plan, models, team)
         behaviour = _probe(plan, models, scores, time.perf_counter() - start)
         runs = _run(plan, models, predict)
         tasks = run_tasks(request, models, plan.tokenizer) if request.tasks else ()
@@ -71,16 +72,31 @@ class _Runs:
     warnings: tuple[str, ...]
 
 
-def _score(plan: EvaluationPlan, models: list[LoadedModel]) -> TextScores:
-    return score_text(
-        models[0].model,
-        torch.tensor(plan.tokens.ids, device=plan.place.inputs),
-        progress_bar(plan.windows, "scoring", "window"),
-        chunk=chunk_positions(plan.runnables[0].vocab_size),
-        bos=plan.tokens.bos,
-        original=models[1].model if len(models) > 1 else None,
-        whole=plan.behaviour is not None,
-    )
+def _help(team: Team, request: EvaluationRequest) -> None:
+    """What another process of a launch does of an evaluation: it scores windows."""
+    with quiet_transformers(), out_of_memory_explained():
+        plan = plan_evaluation(request)
+        _score(plan, _load(plan), team)
+
+
+def _load(plan: EvaluationPlan) -> list[LoadedModel]:
+    return [load_model(one, dtype=plan.dtype, place=plan.place) for one in plan.runnables]
+
+
+def _score(plan: EvaluationPlan, models: list[LoadedModel], team: Team) -> TextScores:
+    total = len(plan.windows)
+    with progress_bar(None, "scoring", "window", shown=team.is_main, total=total) as bar:
+        return score_text(
+            models[0].model,
+            torch.tensor(plan.tokens.ids, device=plan.place.inputs),
+            plan.windows,
+            chunk=chunk_positions(plan.runnables[0].vocab_size),
+            bos=plan.tokens.bos,
+            original=models[1].model if len(models) > 1 else None,
+            whole=plan.behaviour is not None,
+            team=team,
+            advance=bar.update,
+        )
 
 
 def _probe(

@@ -1,11 +1,13 @@
 """Loss of every token of a text, and how far a second model's predictions are from the first's."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
+
+from headcount.running.team import Team
 
 from .divergence import Divergence, compare
 from .errors import EvaluationFailedError
@@ -43,43 +45,102 @@ class TextScores:
     windows: tuple[WindowLosses, ...] = ()
 
 
+_NONE = TextScores(losses=torch.empty(0), original_losses=None, divergence=None)
+
+
 @torch.inference_mode()
 def score_text(
     model: PreTrainedModel,
     ids: Tensor,
-    windows: Iterable[Window],
+    windows: Sequence[Window],
     *,
     chunk: int,
     bos: bool = False,
     original: PreTrainedModel | None = None,
     whole: bool = False,
+    team: Team | None = None,
+    advance: Callable[[], object] = lambda: None,
 ) -> TextScores:
     """Scores the tokens `ids` ([tokens], on the models' device) window by window.
 
     `bos`: the first of `ids` is BOS, and stands in the first place of every window, where the model
     saw it in training; a model that lacks it there can be off by orders of magnitude. `whole`: the
     losses of all that a window reads are kept, too. At most `chunk` positions have logits at a
-    time. Raises EvaluationFailedError at the first token whose loss is not finite.
+    time. The processes of `team` take windows in turn, and the main one gets all scores, one by
+    one, with an `advance` for each; the others get none. Raises EvaluationFailedError at the first
+    token whose loss is not finite.
     """
-    parts: list[TextScores] = []
-    kept: list[WindowLosses] = []
-    for window in windows:
-        read = _ReadWindow(model, original, ids, window, bos=bos)
-        own = [read.scores(*part) for part in _chunks(window.first, window.stop + 1, chunk)]
-        parts += own
-        if whole:
-            context = _chunks(window.start + 1, window.first, chunk)
-            before = [read.scores(*part, compared=False) for part in context]
-            losses, originals = _losses([*before, *own])
-            kept.append(WindowLosses(window=window, model=losses, original=originals))
+    team = Team() if team is None else team
+    scored: list[_Scored] = []
+
+    def make(item: tuple[int, Window]) -> Iterator[Tensor]:
+        read = _ReadWindow(model, original, ids, item[1], bos=bos)
+        return iter(_scored(read, item[1], chunk=chunk, whole=whole).tensors())
+
+    def take(item: tuple[int, Window], tensors: Iterator[Tensor]) -> None:
+        scored.append(_Scored.of(tensors, compared=original is not None, whole=whole))
+        advance()
+
+    team.each(list(enumerate(windows)), lambda item: item[0] % team.count, make, take)
+    return _joined(scored, windows) if team.is_main else _NONE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Scored:
+    """What a window gives: of the tokens that it scores, and the losses of all that it reads."""
+
+    text: TextScores
+    read: tuple[Tensor, Tensor | None] | None
+
+    def tensors(self) -> list[Tensor]:
+        """All of them, in the order in which `of` reads them."""
+        text = self.text
+        compared = () if text.divergence is None else (text.divergence.kl, text.divergence.top1)
+        found = (text.losses, text.original_losses, *compared, *(self.read or ()))
+        return [tensor for tensor in found if tensor is not None]
+
+    @classmethod
+    def of(cls, tensors: Iterator[Tensor], *, compared: bool, whole: bool) -> "_Scored":
+        """From `tensors`; `compared`: of a model with its original, `whole`: with all losses."""
+
+        def next_if(there: bool) -> Tensor | None:
+            return next(tensors) if there else None
+
+        losses, originals = next(tensors), next_if(compared)
+        divergence = Divergence(kl=next(tensors), top1=next(tensors)) if compared else None
+        return cls(
+            text=TextScores(losses=losses, original_losses=originals, divergence=divergence),
+            read=(next(tensors), next_if(compared)) if whole else None,
+        )
+
+
+def _scored(read: "_ReadWindow", window: Window, *, chunk: int, whole: bool) -> _Scored:
+    own = [read.scores(*part) for part in _chunks(window.first, window.stop + 1, chunk)]
+    if not whole:
+        return _Scored(text=_text_scores(own), read=None)
+    context = _chunks(window.start + 1, window.first, chunk)
+    before = [read.scores(*part, compared=False) for part in context]
+    return _Scored(text=_text_scores(own), read=_losses([*before, *own]))
+
+
+def _text_scores(parts: Sequence[TextScores]) -> TextScores:
     losses, originals = _losses(parts)
     compared = [part.divergence for part in parts if part.divergence is not None]
     return TextScores(
         losses=losses,
         original_losses=originals,
         divergence=Divergence.join(compared) if compared else None,
-        windows=tuple(kept),
     )
+
+
+def _joined(scored: Sequence[_Scored], windows: Sequence[Window]) -> TextScores:
+    """The scores of all windows."""
+    kept = [
+        WindowLosses(window=window, model=one.read[0], original=one.read[1])
+        for window, one in zip(windows, scored, strict=True)
+        if one.read is not None
+    ]
+    return replace(_text_scores([one.text for one in scored]), windows=tuple(kept))
 
 
 def _chunks(first: int, stop: int, size: int) -> Iterator[tuple[int, int]]:

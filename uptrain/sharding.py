@@ -13,19 +13,30 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard
 
+from headcount.model.errors import UnsupportedModelError
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sharding:
-    """How a module is shared: by the processes of `mesh`, gathered in `dtype`; `reshard`: what was
-    gathered for a forward is let go, and gathered again for the backward."""
+    """How a module is shared: by the processes of `mesh`, gathered in `dtype` if it learns;
+    `reshard`: what was gathered for a forward is let go, and gathered again for the backward."""
 
     mesh: DeviceMesh
     dtype: torch.dtype
     reshard: bool
 
     def shard(self, module: nn.Module) -> nn.Module:
-        """`module`, of whose parameters each process now has its share, on its device."""
-        policy = MixedPrecisionPolicy(param_dtype=self.dtype, reduce_dtype=torch.float32)
+        """`module`, of whose parameters each process now has its share, on its device. Raises
+        UnsupportedModelError."""
+        single = [name for name, found in module.named_parameters() if found.dim() == 0]
+        if single:
+            raise UnsupportedModelError(
+                f"parameter {single[0]!r} is a single number, of which FSDP2 makes no shares: train"
+                " with whole weights in each process, without --shard"
+            )
+        policy = MixedPrecisionPolicy()  # as loaded: some weights of the original may be float32
+        if any(parameter.requires_grad for parameter in module.parameters()):
+            policy = MixedPrecisionPolicy(param_dtype=self.dtype, reduce_dtype=torch.float32)
         for part in [*layer_units(module), module]:
             fully_shard(part, mesh=self.mesh, reshard_after_forward=self.reshard, mp_policy=policy)
         return module

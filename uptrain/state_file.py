@@ -14,16 +14,14 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from headcount.convert.plan.errors import SelfCheckError
+from headcount.convert.stream.reader import DTYPES
 from headcount.model.errors import HeadcountError
 from headcount.running.team import Team
 
 from .sharding import local, own_rows, whole
 
-_NAMES = {
-    **{torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"},
-    **{torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8"},
-    **{torch.uint8: "U8", torch.bool: "BOOL"},
-}
+_INTEGERS = {"I64": torch.int64, "I32": torch.int32, "U8": torch.uint8, "BOOL": torch.bool}
+_NAMES = {dtype: name for name, dtype in {**DTYPES, **_INTEGERS}.items()}
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path, team: Team) -> None:

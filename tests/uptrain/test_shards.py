@@ -168,6 +168,19 @@ def test_a_layer_that_shares_weights_is_left_to_the_whole() -> None:
     assert layer_units(model) == layers[:1:-1]
 
 
+def test_a_parameter_of_one_number_is_refused() -> None:
+    import torch
+
+    from headcount.model.errors import UnsupportedModelError
+    from headcount.uptrain.sharding import Sharding
+
+    model = build_model("llama")
+    model.model.gain = torch.nn.Parameter(torch.ones(()))
+    sharding = Sharding(mesh=None, dtype=torch.float32, reshard=True)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedModelError, match=r"'model\.gain' is a single number"):
+        sharding.shard(model)
+
+
 ROWS = """
 import torch, torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
