@@ -131,7 +131,7 @@ def uptrain(
     \b
     Example:
       headcount uptrain ./gqa --teacher ./mha --text prose.txt
-      torchrun --nproc_per_node 4 -m headcount uptrain ./gqa --teacher ./mha --text a.txt --shard
+      torchrun --nproc_per_node 4 -m headcount uptrain ./gqa --shard …
     """
     with on_signals(exit_at_once):
         need_extra()
