@@ -131,7 +131,8 @@ def uptrain(
     \b
     Example:
       headcount uptrain ./gqa --teacher ./mha --text prose.txt
-      torchrun --nproc_per_node 4 -m headcount uptrain ./gqa --shard …
+      torchrun --nproc_per_node 4 -m headcount uptrain ./gqa \\
+        --teacher ./mha --text prose.txt --shard
     """
     with on_signals(exit_at_once):
         need_extra()
