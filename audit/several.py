@@ -66,12 +66,6 @@ def audit_all(
     return reports, any(found is None for _, found in audits)
 
 
-def with_all_audits(reports: Sequence[Report]) -> Report:
-    """The documents of all models in one, for programs."""
-    audits = [report.document for report in reports]
-    return Report(title="Audits", document={"schema_version": 1, "audits": audits})
-
-
 def comparison_report(
     found: Sequence[tuple[str, Audit | None]],
     reports: Sequence[Report],

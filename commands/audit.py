@@ -69,7 +69,7 @@ def audit(
     Exit status: 0 fine, 1 findings at or above --fail-on, 2 wrong use or unreadable input, 3 a
     failure while writing.
     """
-    from headcount.audit.several import audit_all, with_all_audits
+    from headcount.audit.several import audit_all
     from headcount.library.deeper_looks import deeper_look
     from headcount.model.sizes import AuditRequest
 
@@ -92,8 +92,7 @@ def audit(
     if form == "sarif":
         write_text(sarif(reports, seen.found), output)
     else:
-        is_one = form == "json" and len(models) > 1
-        write_reports([with_all_audits(reports)] if is_one else reports, form, output)
+        write_reports(reports, form, output)
     if failed:
         sys.exit(2)
     exit_on_findings(reports, fail_on)

@@ -57,11 +57,12 @@ def _inert(text: str) -> str:
 
 
 def _json(reports: Sequence[Report]) -> str:
-    """The document that one of the reports has. Printed in a terminal as well: what is invisible
-    there is written by JSON's own escapes, and so is half of a surrogate pair, as in a file name
-    that is not UTF-8."""
-    (document,) = (report.document for report in reports if report.document)
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    """The document that one of the reports has, or a list of theirs. Printed in a terminal as well:
+    what is invisible there is written by JSON's own escapes, and so is half of a surrogate pair, as
+    in a file name that is not UTF-8."""
+    documents = [report.document for report in reports if report.document]
+    value = documents[0] if len(documents) == 1 else documents
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     hidden = [char for char in set(text) if char != "\n" and is_hidden(char)]
     return text.translate({ord(char): json.dumps(char)[1:-1] for char in hidden})
 

@@ -180,9 +180,9 @@ class HeatMap(NamedTuple):
 
 
 class Report(NamedTuple):
-    """`document` is the JSON interface, of several reports that of one; `records` the rows of CSV
-    (None: those of the first table); the rest is what people read. `lines` are text that is laid
-    out already. `is_brief`: without --details a terminal counts findings that are
+    """`document` is the JSON interface (a report beside others may have none); `records` the rows of
+    CSV (None: those of the first table); the rest is what people read. `lines` are text that is
+    laid out already. `is_brief`: without --details a terminal counts findings that are
     notes, and notes that are no warnings and that no start needs; and it says how much was found
     where no fact is a verdict. `is_summary`: without --details it stands for the reports beside
     it. `title_is_answer`: as a verdict it is shown again at the end."""

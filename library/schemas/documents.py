@@ -411,7 +411,7 @@ _TOPIC = obj(
     _TABLES,
 )
 DOCUMENTS: dict[str, Schema] = {
-    "audit": either(AUDIT, _list("audits", either(AUDIT, ERROR))),
+    "audit": either(AUDIT, many(either(AUDIT, ERROR))),
     "diff": DIFF,
     "plan": either(PLAN, _OVERVIEW),
     "reconcile": either(

@@ -111,7 +111,7 @@ def test_several_models_end_in_a_comparison() -> None:
 
 def test_programs_get_no_comparison() -> None:
     found = json.loads(run("audit", "llama-3-8b", "gpt2", "--format", "json").stdout)
-    assert len(found["audits"]) == 2 and {*found} == {"schema_version", "audits"}
+    assert isinstance(found, list) and len(found) == 2
     assert "Comparison" not in run("audit", "llama-3-8b", "gpt2", "--format", "csv").stdout
 
 
