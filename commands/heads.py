@@ -12,6 +12,7 @@ from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, write_reports
+from .launched import in_main_process
 from .options.shared import AT_LEAST_1, TOKENS, options_of, output_options, stack
 from .output.report_path import check_report_path
 
@@ -60,6 +61,7 @@ _OPTIONS = stack(
 @click.argument("model")
 @_OPTIONS
 @output_options
+@in_main_process
 def heads(
     model: str,
     against: str | None,

@@ -180,7 +180,7 @@ class HeatMap(NamedTuple):
 
 
 class Report(NamedTuple):
-    """`document` is the JSON interface (a report beside others may have none); `records` the rows of
+    """`document` is the JSON interface (none: that of another report has it); `records` the rows of
     CSV (None: those of the first table); the rest is what people read. `lines` are text that is
     laid out already. `is_brief`: without --details a terminal counts findings that are
     notes, and notes that are no warnings and that no start needs; and it says how much was found

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from headcount.cli import main
 from hub_server import COMMIT, in_place_of_the_hub
 from planted_heads import plant
+from several_processes import in_one, in_two
 
 pytestmark = pytest.mark.needs_convert
 SaveModel = Callable[..., Path]
@@ -54,6 +55,14 @@ def test_json_and_csv_say_the_same(planted: str) -> None:
     assert document["roles"]["induction"] == [[1, 3]]
     assert document["layers"][1]["key_value_heads"][1]["induction_heads"] == [3]
     assert document["settings"]["tokens"] == 16
+
+
+@pytest.mark.slow
+def test_of_two_processes_of_a_launcher_the_main_one_prints(planted: str) -> None:
+    one, two = (run_in("heads", planted, *FEW, "--format", "json") for run_in in (in_one, in_two))
+    assert (one.returncode, two.returncode) == (0, 0), two.stderr
+    documents = [json.loads(done.stdout) for done in (one, two)]
+    assert documents[0]["layers"] == documents[1]["layers"]
 
 
 def test_a_page_has_a_map_of_every_score(planted: str, tmp_path: Path) -> None:
