@@ -28,7 +28,7 @@ from .layered_model import assign, assigned
 from .mlp_fit import MlpFit, fitted_projection
 from .moment_sums import MomentSums
 from .output_fit import OutputFit
-from .pair_runner import runner_of
+from .pairs.pair_runner import runner_of
 from .reconstruct import TiedHeads, Tying
 from .temperature import best_temperatures, divergences, with_temperatures
 

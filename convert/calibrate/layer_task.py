@@ -17,7 +17,7 @@ from .layer_calls import Calls
 from .layer_hooks import AttentionPlace
 from .layered_model import assign
 from .output_uses import LayerUses
-from .pair_memory import PairMemory
+from .pairs.pair_memory import PairMemory
 from .shared_batches import SharedBatches
 from .state_rows import Room, StateRows
 

@@ -15,8 +15,8 @@ from .freedom import NotFree, limits_of
 from .tensors import dtype_of
 
 if TYPE_CHECKING:
-    from ..calibrate.calibration_pairs import CalibrationPairs
     from ..calibrate.calibration_text import CalibrationText
+    from ..calibrate.pairs.calibration_pairs import CalibrationPairs
 
     Rows = CalibrationText | CalibrationPairs
 
@@ -118,8 +118,8 @@ def _calibration(source: ConversionSource, request: ConversionRequest) -> "Rows 
     if request.calibration is None:
         return None
     # These import transformers, which other plans do without.
-    from ..calibrate.calibration_pairs import planned_pairs, reads_pairs
     from ..calibrate.calibration_text import planned_text
+    from ..calibrate.pairs.calibration_pairs import planned_pairs, reads_pairs
 
     planned = planned_pairs if reads_pairs(source) else planned_text
     tokens, row = _wanted_tokens(request), request.calibration_row_tokens

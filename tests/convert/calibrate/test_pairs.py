@@ -19,14 +19,14 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from calibrating import calibrate
 from encoder_decoders import ENCODER_DECODERS, FEATURES, FRAMES
 from headcount.cli import main
-from headcount.convert.calibrate.calibration_pairs import (
+from headcount.convert.calibrate.layered_model import LayeredModel
+from headcount.convert.calibrate.pairs.calibration_pairs import (
     CalibrationPairs,
     calibration_pairs,
     few_lengths,
 )
-from headcount.convert.calibrate.layered_model import LayeredModel
-from headcount.convert.calibrate.pair_calls import pair_memory, record_pairs
-from headcount.convert.calibrate.pair_memory import RaggedRows
+from headcount.convert.calibrate.pairs.pair_calls import pair_memory, record_pairs
+from headcount.convert.calibrate.pairs.pair_memory import RaggedRows
 from headcount.convert.calibrate.state_rows import StateRows, new_rows
 from headcount.convert.merge.ladder import QUALITIES
 from headcount.convert.plan.source import read_source

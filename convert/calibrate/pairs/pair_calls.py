@@ -9,14 +9,14 @@ from torch import Tensor
 
 from headcount.running.boundary import third_party
 
-from ..plan.source import ConversionSource
-from ..stream.reader import SourceReader
+from ...plan.source import ConversionSource
+from ...stream.reader import SourceReader
+from ..layer_calls import Call, Calls, answering, output_of_first, recorded
+from ..layer_task import run_rows
+from ..layered_model import LayeredModel
+from ..state_rows import StateRows, new_rows
 from .calibration_pairs import CalibrationPairs
-from .layer_calls import Call, Calls, answering, output_of_first, recorded
-from .layer_task import run_rows
-from .layered_model import LayeredModel
 from .pair_memory import PairMemory, RaggedRows
-from .state_rows import StateRows, new_rows
 
 # Runs the model, or a part of it, on one pair.
 Run = Callable[[slice], Callable[[], Any]]

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .state_rows import StateRows
+from ..state_rows import StateRows
 
 
 class RaggedRows(StateRows):

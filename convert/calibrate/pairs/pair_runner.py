@@ -2,9 +2,9 @@
 
 import torch
 
-from .attention_runner import AttentionRunner, ModuleCall, with_hidden
-from .layer_hooks import SeenAttention
-from .layer_task import LayerTask
+from ..attention_runner import AttentionRunner, ModuleCall, with_hidden
+from ..layer_hooks import SeenAttention
+from ..layer_task import LayerTask
 from .pair_memory import PairMemory
 
 

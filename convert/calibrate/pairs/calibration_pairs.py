@@ -21,10 +21,10 @@ from headcount.running.runnable import RunnableModel, is_encoder_decoder, open_r
 from headcount.running.tokens import has_vocabulary, load_tokenizer
 from headcount.sources.identity import FileIdentity
 
-from ..plan.request import CALIBRATION_ROW_TOKENS
-from ..plan.source import ConversionSource
-from .calibration_rows import HELD_OUT, LEAST_BATCHES, CalibrationRows
-from .calibration_text import named_text
+from ...plan.request import CALIBRATION_ROW_TOKENS
+from ...plan.source import ConversionSource
+from ..calibration_rows import HELD_OUT, LEAST_BATCHES, CalibrationRows
+from ..calibration_text import named_text
 
 _OPTION = "--calibration"
 # Lengths are cut to multiples of the second number from the first on: what layers are given beside

@@ -1,0 +1,1 @@
+"""Encoder-decoders, calibrated on pairs of a source and a target."""
