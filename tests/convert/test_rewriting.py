@@ -266,12 +266,12 @@ def test_rungs_that_do_not_go_together(options: list[str], words: str, tmp_path:
     assert not (tmp_path / "out").exists()
 
 
-def test_cross_attention_is_not_calibrated(tmp_path: Path) -> None:
+def test_cross_attention_is_not_calibrated_without_a_tokenizer(tmp_path: Path) -> None:
     tiny_model("bart", "seq2seq").save_pretrained(tmp_path / "source")
     command = ["convert", str(tmp_path / "source"), str(tmp_path / "out"), "--kv-heads", "2"]
     options = ["--quality", "good", "--calibration", "builtin"]
     result = CliRunner().invoke(main, [*command, *options])
-    assert result.exit_code == 2 and "merge without it" in result.output
+    assert result.exit_code == 2 and "no tokenizer there" in result.output
     assert not (tmp_path / "out").exists()
 
 

@@ -212,10 +212,10 @@ def test_after_a_fit_of_an_mlp_the_states_are_what_the_layer_gives_with_it(
             given = [states[batch] for batch in batches]
             made, errors = super().run()
             if not self._is_last:
-                before = self._task.call.run(self._task.layer, given[0])
+                before = self._task.calls(batches[0]).run(self._task.layer, given[0])
                 assign(self._task.layer, made)
                 for batch, hidden in zip(batches, given, strict=True):
-                    now = self._task.call.run(self._task.layer, hidden)
+                    now = self._task.calls(batch).run(self._task.layer, hidden)
                     torch.testing.assert_close(states[batch], now)
                 assert not torch.allclose(states[batches[0]], before)
                 compared.append(errors)
@@ -265,12 +265,12 @@ def test_an_attention_that_gives_nothing_is_merged_like_others(
     assert bool(logits(folder, IDS, layers).isfinite().all())
 
 
-def test_an_encoder_decoder_is_refused(tmp_path: Path, prose: Path) -> None:
+def test_an_encoder_decoder_wants_a_tokenizer_too(tmp_path: Path, prose: Path) -> None:
     from transformers import T5Config, T5ForConditionalGeneration
 
     config = T5Config(d_model=32, d_kv=8, num_heads=4, d_ff=48, num_layers=2, vocab_size=64)
     T5ForConditionalGeneration(config).save_pretrained(tmp_path)
-    with pytest.raises(HeadcountError, match="use --method merge without --calibration"):
+    with pytest.raises(HeadcountError, match="no tokenizer there, so that pairs cannot be cut"):
         calibrate(tmp_path, prose, GOOD)
 
 

@@ -125,7 +125,7 @@ def test_a_disk_that_fails_is_no_class_that_cannot_be_run(
 ) -> None:
     """The disk fails once, for the second reader of the config."""
 
-    def failing(folder: str) -> Any:
+    def failing(folder: str, **options: Any) -> Any:
         try:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         except OSError as error:
