@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from calibrated_models import CONFIGS, VOCABULARY
 from calibrating import calibrate, logits, with_tensors
-from headcount.convert.calibrate import calibrated_layers as ladder_module
+from headcount.convert.calibrate import calibration as ladder_module
 from headcount.convert.calibrate import layer_fit as layer_module
 from headcount.convert.calibrate import state_rows as rows_module
 from headcount.convert.calibrate.calibration_text import calibration_text

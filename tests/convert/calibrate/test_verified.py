@@ -9,7 +9,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from conversions import run
-from headcount.convert.calibrate import calibrated_layers, layer_fit
+from headcount.convert.calibrate import calibration, layer_fit
 from headcount.convert.plan.errors import CannotConvertError
 from headcount.convert.verification.recorded import read_recorded
 from headcount.convert.verification.verification import verify
@@ -93,7 +93,7 @@ def test_without_a_forward_pass_digests_vouch_for_what_was_merged(
     """Groups alone do not say what heads became: the moments that they were merged by are gone."""
     source, out = paired
     recorded = read_recorded(out)
-    monkeypatch.setattr(calibrated_layers, "random_tokens", not_run)
+    monkeypatch.setattr(calibration, "random_tokens", not_run)
     found = verify(recorded, source, sample=None, seed=0)
     assert not found.differences
     assert found.counts["by_digest_only"] == len(recorded.rewritten) == 3 * 4
@@ -112,7 +112,7 @@ def test_what_could_not_be_run_then_is_not_measured_now(
 ) -> None:
     source, white = paired[0], tmp_path / "white"
     with monkeypatch.context() as patch:
-        patch.setattr(calibrated_layers, "random_tokens", not_run)
+        patch.setattr(calibration, "random_tokens", not_run)
         run(source, white, method="merge")
     found = verify(read_recorded(white), source, sample=None, seed=0)
     assert not found.differences and "as they can here" in found.notes[0]

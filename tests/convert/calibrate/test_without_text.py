@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from headcount.cli import main
-from headcount.convert.calibrate import calibrated_layers as calibrated_module
+from headcount.convert.calibrate import calibration as calibrated_module
 from headcount.convert.calibrate import layered_model
 from headcount.convert.calibrate.random_tokens import RANDOM_TOKENS, random_tokens
 from headcount.convert.plan.errors import CannotConvertError
