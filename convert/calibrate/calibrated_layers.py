@@ -14,7 +14,6 @@ from ..plan.source import ConversionSource
 from ..rewrite.layer import MadeBefore, RewrittenLayer
 from ..stream.reader import SourceReader
 from .calibration import Asked, Calibration
-from .pairs.calibration_pairs import reads_pairs
 from .pairs.pair_calibration import PairCalibration
 
 
@@ -67,7 +66,8 @@ def _help(team: Team, asked: Asked) -> None:
 
 def _layers(asked: Asked, done: MadeBefore, progress: bool) -> Iterator[RewrittenLayer]:
     with SourceReader(asked.source.checkpoint.files) as reader:
-        kind = PairCalibration if reads_pairs(asked.source) else Calibration
+        on_pairs = asked.calibration is not None and asked.source.reads_pairs
+        kind = PairCalibration if on_pairs else Calibration
         run = kind(asked, reader)
         text = run.text(asked.calibration, asked.calibration_tokens, asked.row_tokens)
         if asked.sha256 not in (None, text.sha256):

@@ -45,13 +45,12 @@ class TextRun:
 
     def _layer(self, index: int, layer: nn.Module) -> None:
         sums: list[torch.Tensor] = []
-        outputs = self.outputs(index)
+        outputs, staying = self.outputs(index), self.staying(index)
         for batch in self.text.batches:
             hidden = self.given[index][batch]
 
             def note(heads: torch.Tensor) -> torch.Tensor:
                 sums.append(heads.double().sum((0, 1)))
-                staying = self.staying(index)
                 return heads if staying is None else heads * staying[:, None]
 
             with outputs.gated(layer, len(hidden), note) if outputs else _plain():
@@ -70,10 +69,11 @@ class TextRun:
 
     def staying(self, index: int) -> torch.Tensor | None:
         """[H]: 0 for the heads of a layer that are gone, else 1; None: none is."""
-        gone, outputs = list(self._gone.get(index, ())), self.outputs(index)
-        if not gone or outputs is None:
+        gone = list(self._gone.get(index, ()))
+        if not gone:
             return None
-        found = torch.ones(outputs.heads, dtype=self.layered.dtype)
+        heads = self.attentions[index].mixer.num_attention_heads
+        found = torch.ones(heads, dtype=self.layered.dtype)
         found[gone] = 0
         return found
 

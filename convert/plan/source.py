@@ -66,6 +66,11 @@ class ConversionSource:
         return f"{self.folder}: {self.model_type}"
 
     @property
+    def reads_pairs(self) -> bool:
+        """Whether it is an encoder-decoder, which runs on pairs of a source and a target."""
+        return {layer.stack for layer in self.audit.spec.layers} >= {"encoder", "decoder"}
+
+    @property
     def architecture(self) -> Architecture:
         """That of the language model."""
         return self.audit.architecture

@@ -60,7 +60,7 @@ def plan_rewriting(
     return rewriting, (
         *_limits([limits[where] for where in changed], ladder),
         *_beyond(set(pooled) - known),
-        *_few(request, text),
+        *_few(source, request, text),
     )
 
 
@@ -85,7 +85,7 @@ def _latents(
         ranks=home.ranks,
         mla=home.mla,
     )
-    return rewriting, tuple(_few(request, text))
+    return rewriting, tuple(_few(source, request, text))
 
 
 def _beyond(layers: Set[int]) -> Iterator[str]:
@@ -119,9 +119,9 @@ def _calibration(source: ConversionSource, request: ConversionRequest) -> "Rows 
         return None
     # These import transformers, which other plans do without.
     from ..calibrate.calibration_text import planned_text
-    from ..calibrate.pairs.calibration_pairs import planned_pairs, reads_pairs
+    from ..calibrate.pairs.calibration_pairs import planned_pairs
 
-    planned = planned_pairs if reads_pairs(source) else planned_text
+    planned = planned_pairs if source.reads_pairs else planned_text
     tokens, row = _wanted_tokens(request), request.calibration_row_tokens
     return planned(source, request.calibration, tokens, request.seed, row_tokens=row)
 
@@ -130,16 +130,18 @@ def _wanted_tokens(request: ConversionRequest) -> int:
     return request.calibration_tokens or CALIBRATION_TOKENS
 
 
-def _few(request: ConversionRequest, text: "Rows | None") -> Iterator[str]:
+def _few(
+    source: ConversionSource, request: ConversionRequest, text: "Rows | None"
+) -> Iterator[str]:
     wanted = _wanted_tokens(request)
     if text is not None and text.found < wanted:
         yield f"the calibration text has {text.found:,} tokens, not {wanted:,}"
     row = request.calibration_row_tokens
     if text is not None and row is not None and text.row_tokens < row:
-        yield (
-            f"rows of calibration have {text.row_tokens:,} tokens, not {row:,}: the model takes"
-            f" no more, or the text has less than {4 * row:,}"
-        )
+        why = f"the model takes no more, or the text has less than {4 * row:,}"
+        if source.reads_pairs:
+            why = "the model takes no more, or no target has as many"
+        yield f"rows of calibration have {text.row_tokens:,} tokens, not {row:,}: {why}"
 
 
 def _limits(limits: Sequence[NotFree], ladder: Ladder) -> Iterator[str]:

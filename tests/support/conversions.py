@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import AutoModelForCausalLM, WhisperConfig, WhisperForConditionalGeneration
 
 from headcount.convert.conversion import ConversionReport, convert
@@ -33,6 +34,19 @@ def load_whole(folder: Path, auto_class: Any = AutoModelForCausalLM, **options: 
     model, info = auto_class.from_pretrained(folder, output_loading_info=True, **options)
     assert not any(info.values()), info
     return model.eval()
+
+
+def generated(model: Any, ids: torch.Tensor, *, tokens: int, **options: Any) -> Any:
+    """What a model goes on with, greedily, to the last of so many tokens, with all logits."""
+    model.generation_config.pad_token_id, model.generation_config.eos_token_id = 0, None
+    return model.generate(
+        ids,
+        **{"attention_mask": torch.ones_like(ids), **options},
+        max_new_tokens=tokens,
+        do_sample=False,
+        return_dict_in_generate=True,
+        output_logits=True,
+    )
 
 
 def small_whisper(heads: int, *, source_positions: int = 10) -> WhisperForConditionalGeneration:

@@ -17,7 +17,7 @@ from headcount.running.load import auto_class, load_model
 from headcount.running.pairs.encoded_pairs import Encoder, encoded_pairs, encoded_source
 from headcount.running.pairs.pairs_file import Pair, Pairs, read_pairs
 from headcount.running.placement import resolve_placement
-from headcount.running.runnable import RunnableModel, is_encoder_decoder, open_runnable
+from headcount.running.runnable import RunnableModel, open_runnable
 from headcount.running.tokens import has_vocabulary, load_tokenizer
 from headcount.sources.identity import FileIdentity
 
@@ -110,11 +110,6 @@ def planned_pairs(
         for batch in found.batches:
             found.source(batch.start)  # says what is wrong
         return found
-
-
-def reads_pairs(source: ConversionSource) -> bool:
-    """Whether a source is an encoder-decoder, as evaluate runs them. Raises HeadcountError."""
-    return is_encoder_decoder(open_runnable(str(source.real[0]), encoder_decoders=True).config)
 
 
 def few_lengths(length: int) -> int:

@@ -9,7 +9,7 @@ from ...plan.heads import HeadsByLayer
 from ..calibration import Calibration, Rows
 from ..layer_calls import Calls
 from ..layer_task import States
-from ..layered_model import LayeredModel, refuse_encoder_decoder
+from ..layered_model import LayeredModel
 from ..state_rows import MEMORY_BUDGET
 from .calibration_pairs import CalibrationPairs, calibration_pairs
 from .pair_calls import pair_memory, record_pairs
@@ -28,9 +28,7 @@ class PairCalibration(Calibration):
         return LayeredModel(self._source, self._reader, stack="decoder")
 
     def text(self, calibration: str | None, tokens: int, row: int | None) -> Rows:
-        if calibration is None:
-            refuse_encoder_decoder(self._source)
-            raise AssertionError("is an encoder-decoder")
+        assert calibration is not None
         with quiet_transformers():
             seed = self._ladder.seed
             return calibration_pairs(

@@ -46,9 +46,8 @@ def check_calibrated(
     source: ConversionSource, heads: HeadsByLayer, request: ConversionRequest
 ) -> None:
     """Raises CannotConvertError for what is merged by its weights alone."""
-    pairs = any(layer.stack == "encoder" for layer in source.audit.spec.layers)
     changed = [where for where, own in heads.layers.items() if own.is_changed]
-    crossed = any(cross for _, cross in changed) and not pairs
+    crossed = any(cross for _, cross in changed) and not source.reads_pairs
     if request.calibration is None or not (crossed or heads.readers):
         return
     what = "cross-attention" if crossed else "layers that read another's keys and values"

@@ -18,7 +18,7 @@ from transformers import (
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from conversions import load_whole
+from conversions import generated, load_whole
 from headcount.convert.conversion import convert
 from headcount.convert.models import headcount_factored, modeling_headcount_latent
 from headcount.convert.models.headcount_factored import Factored
@@ -183,23 +183,11 @@ def test_it_generates_what_its_source_does(made: tuple[str, Path], how: str) -> 
     source = loaded(made, "source")
     if how == "static" and (not source._can_compile_fullgraph or "alibi" in made[0]):
         pytest.skip("its class takes no static cache")
-    expected = generated(source, attention_mask=mask, **options)
-    found = generated(loaded(made, "latent0"), attention_mask=mask, **options)
+    expected = generated(source, ROWS, tokens=6, attention_mask=mask, **options)
+    found = generated(loaded(made, "latent0"), ROWS, tokens=6, attention_mask=mask, **options)
     assert torch.equal(found.sequences, expected.sequences)
     for one, two in zip(found.logits, expected.logits, strict=True):
         assert difference(one, two) <= LIMIT
-
-
-def generated(model: Any, **options: Any) -> Any:
-    model.generation_config.pad_token_id, model.generation_config.eos_token_id = 0, None
-    return model.generate(
-        ROWS,
-        **options,
-        max_new_tokens=6,
-        do_sample=False,
-        return_dict_in_generate=True,
-        output_logits=True,
-    )
 
 
 ADAPTED = {

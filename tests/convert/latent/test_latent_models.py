@@ -19,7 +19,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from conversions import contents, load_whole
+from conversions import contents, generated, load_whole
 from headcount.audit import audit_model
 from headcount.convert.conversion import ConversionReport, convert
 from headcount.convert.plan.request import ConversionRequest
@@ -82,18 +82,6 @@ def pair(
         yield model, other, folder / "out"
 
 
-def generated(model: Any, **options: Any) -> Any:
-    model.generation_config.pad_token_id, model.generation_config.eos_token_id = 0, None
-    return model.generate(
-        TOKENS,
-        **{"attention_mask": torch.ones_like(TOKENS), **options},
-        max_new_tokens=7,
-        do_sample=False,
-        return_dict_in_generate=True,
-        output_logits=True,
-    )
-
-
 def cache_of(output: Any) -> Any:
     return output.get("cache", output.get("past_key_values"))
 
@@ -101,7 +89,10 @@ def cache_of(output: Any) -> Any:
 def agree(pair: Any, limit: float = LIMIT, **options: Any) -> Any:
     """Both models generate the same, by the same logits; returns what the latent one gave."""
     model, other, _ = pair
-    expected, found = generated(model, **options), generated(other, **options)
+    expected, found = (
+        generated(model, TOKENS, tokens=7, **options),
+        generated(other, TOKENS, tokens=7, **options),
+    )
     assert torch.equal(found.sequences, expected.sequences)
     for one, two in zip(expected.logits, found.logits, strict=True):
         if one.isnan().any():
@@ -197,9 +188,9 @@ def test_frequencies_that_follow_the_length_are_those_of_the_whole_text(tmp_path
     latents(tmp_path / "source", tmp_path / "out", Fraction(1))
     model, other = (load_whole(tmp_path / f, dtype=torch.float64) for f in ("source", "out"))
     with torch.no_grad():
-        expected = generated(model, use_cache=False)
-        found = generated(other)
-        stale = generated(model)
+        expected = generated(model, TOKENS, tokens=7, use_cache=False)
+        found = generated(other, TOKENS, tokens=7)
+        stale = generated(model, TOKENS, tokens=7)
     assert found.sequences.shape[1] > 10
     assert torch.equal(found.sequences, expected.sequences)
     pairs = zip(expected.logits, found.logits, strict=True)
@@ -250,7 +241,7 @@ def test_a_smaller_rank_is_smaller_and_runs(name: str, tmp_path: Path) -> None:
     assert {layer.latent_rank for layer in report.plan.layers} == {8}
     other = load_whole(tmp_path / "out")
     with torch.no_grad():
-        output = generated(other)
+        output = generated(other, TOKENS, tokens=7)
         assert {layer.keys.shape[-1] for layer in cache_of(output).layers} == {8}
         moved = (model(TOKENS).logits - other(TOKENS).logits).abs().max()
     assert moved > 1e-3

@@ -14,7 +14,7 @@ import torch
 from click.testing import CliRunner
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DeepseekV3ForCausalLM
 
-from conversions import contents, load_whole
+from conversions import contents, generated, load_whole
 from headcount.audit import audit_model
 from headcount.cli import main
 from headcount.convert.calibrate import calibrated_layers as calibrated
@@ -93,17 +93,11 @@ def mla(source: Path, target: Path, size: Any, **options: Any) -> ConversionRepo
     return convert(request, progress=False)
 
 
-def generated(model: Any) -> Any:
-    model.generation_config.pad_token_id, model.generation_config.eos_token_id = 0, None
+def padded(model: Any) -> Any:
+    """What a model goes on with where the first row has pads before it."""
     mask = torch.ones_like(TOKENS)
     mask[0, :3] = 0
-    return model.generate(
-        TOKENS,
-        attention_mask=mask,
-        max_new_tokens=7,
-        do_sample=False,
-        return_dict_in_generate=True,
-    )
+    return generated(model, TOKENS, tokens=7, attention_mask=mask)
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -115,7 +109,7 @@ def test_a_source_that_is_mla_after_all_comes_back(name: str, tmp_path: Path) ->
     with torch.no_grad():
         before, after = source(TOKENS).logits, result(TOKENS).logits
         assert (before - after).abs().max() <= LIMIT
-        expected, found = generated(source), generated(result)
+        expected, found = padded(source), padded(result)
     assert torch.equal(expected.sequences, found.sequences)
     assert all(layer.key < 1e-4 and layer.value < 1e-4 for layer in report.layers)
 
@@ -131,7 +125,7 @@ def test_what_is_kept_is_what_the_audit_says(tmp_path: Path) -> None:
     assert not [f for f in audit.findings if f.severity in ("error", "warning")]
     result = load_whole(tmp_path / "out")
     with torch.no_grad():
-        output = generated(result)
+        output = padded(result)
     tokens = TOKENS.shape[1] + 7 - 1
     predicted = audit.spec.cache_bytes(tokens=tokens, batch_size=2, bits=32)
     assert predicted == 2 * 2 * tokens * (RANK + ROTATED) * 4
