@@ -84,7 +84,8 @@ class Bench:
 
     def evaluate(self, name: str) -> str:
         line = f"evaluate {name} --text second.txt --max-tokens {self.options.tokens} --no-speed"
-        return line + (f" --window {self.options.window}" if self.options.window else "")
+        windows = {"window": self.options.window, "stride": self.options.stride}
+        return line + "".join(f" --{name} {size}" for name, size in windows.items() if size)
 
     def beside(self) -> str:
         """The command that measures speed and bytes of a conversion beside the source's."""
@@ -170,6 +171,7 @@ def main() -> None:
         "--row-tokens", type=int, help="of a row of calibration; default: convert's"
     )
     parser.add_argument("--window", type=int, help="default: evaluate's")
+    parser.add_argument("--stride", type=int, help="default: evaluate's")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
