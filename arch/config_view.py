@@ -111,6 +111,19 @@ class ConfigView:
         self.origins[name] = Origin(value=value, source=source + of)
         return value
 
+    def unsaid(self, name: str) -> str:
+        """What to say of a size behind its number: nothing if the file has it, else that it is the
+        class's default, and which key of the file may have been meant for it."""
+        origin = self.origins.get(name)
+        if origin is None or not origin.source.startswith("class default"):
+            return ""
+        from difflib import get_close_matches  # slow to import, and only errors want it
+
+        unknown = [key for key in self.config if key not in self.defaults]
+        near = get_close_matches(name, unknown, n=1, cutoff=0.7)
+        meant = f", which does not read {near[0]}: is that meant?" if near else ""
+        return f" ({origin.source}{meant})"
+
     def optional(
         self, name: str, *, minimum: int = 1, maximum: int = limits.SIZE.most
     ) -> int | None:

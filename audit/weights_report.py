@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import combinations
 
+from headcount.model.units import format_bytes
 from headcount.report.report import Column, Fact, Table
 
 from .audited import Audit
@@ -51,14 +52,23 @@ def weights_facts(audit: Audit) -> Iterator[Fact]:
         )
     inventory = audit.inventory
     if inventory is not None:
-        kinds = (f"{_share(line, inventory)} {line.name}" for line in inventory.by_dtype)
+        kinds = [f"{_share(line, inventory)} {line.name}" for line in inventory.by_dtype]
         yield Fact(
             key="stored_bytes",
             title="Stored",
             value=inventory.nbytes,
             unit="bytes",
-            note=", ".join(kinds),
+            note=", ".join([*kinds, *_lacking(audit)]),
         )
+
+
+def _lacking(audit: Audit) -> Iterator[str]:
+    """That files are not there, and what the index says of all together."""
+    checkpoint = audit.checkpoint
+    if checkpoint is not None and checkpoint.missing:
+        claimed = checkpoint.total_size
+        whole = "" if claimed is None else f" of {format_bytes(claimed)} by the index"
+        yield f"{len(checkpoint.missing):,} of its files not there{whole}"
 
 
 def _share(line: Line, inventory: Inventory) -> str:

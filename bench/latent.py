@@ -78,11 +78,14 @@ class Bench:
         line = f"convert {self.options.model.name} out {what} {METHODS[method]}"
         if "--calibration" in line:
             line += f" --calibration-tokens {self.options.calibration_tokens}"
+            if self.options.row_tokens:
+                line += f" --calibration-row-tokens {self.options.row_tokens}"
         return f"{line} --seed {self.options.seed}"
 
     def evaluate(self, name: str) -> str:
         line = f"evaluate {name} --text second.txt --max-tokens {self.options.tokens} --no-speed"
-        return line + (f" --window {self.options.window}" if self.options.window else "")
+        windows = {"window": self.options.window, "stride": self.options.stride}
+        return line + "".join(f" --{name} {size}" for name, size in windows.items() if size)
 
     def beside(self) -> str:
         """The command that measures speed and bytes of a conversion beside the source's."""
@@ -141,13 +144,14 @@ def _row(kind: str, name: str, cells: Iterable[str | None]) -> str:
 def header(options: argparse.Namespace, texts: Sequence[str], document: dict[str, Any]) -> str:
     """The line above a table: what its figures are figures of."""
     settings, before = document["settings"], document["cache_bytes"]["measured"]
+    rows = f", in rows of {options.row_tokens:,}" if options.row_tokens else ""
     return (
         f"Model: {model_in_words(options.model)}."
         f" Text: {text_in_words(f'the second half of {options.text.name}', texts[1])}, loss"
         f" {document['model']['loss']:.4f} before."
         f" Tokens: {document['model']['tokens']:,} scored, {windows_in_words(settings)};"
         f" at most {options.calibration_tokens:,} of {text_in_words('the first half', texts[0])} to"
-        f" calibrate. Seed: {options.seed}. Measured: {measured_in_words(settings)}."
+        f" calibrate{rows}. Seed: {options.seed}. Measured: {measured_in_words(settings)}."
         f" The source's cache as measured: {before / 2**10:,.0f} KiB. Figures: nats a token added;"
         " bytes and speed are those of the first method's result beside the source, with one"
         " sequence of at most 512 + 32 tokens."
@@ -163,7 +167,11 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--tokens", type=int, default=16384, help="scored at most")
     parser.add_argument("--calibration-tokens", type=int, default=32768)
+    parser.add_argument(
+        "--row-tokens", type=int, help="of a row of calibration; default: convert's"
+    )
     parser.add_argument("--window", type=int, help="default: evaluate's")
+    parser.add_argument("--stride", type=int, help="default: evaluate's")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -4,7 +4,7 @@ A type's own class is asked in the way of a conversion: its config gets one K/V 
 again. What changes is what the class can hold.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +28,7 @@ _COLUMNS = (
     Column(key="model_type", title="model_type"),
     Column(key="home", title="Home"),
     Column(key="key_value_heads", title="K/V heads"),
+    Column(key="latents", title="Latents"),
     Column(key="engines", title="Loaded by"),
 )
 # For classes whose defaults do not go together.
@@ -60,19 +61,16 @@ def with_latents() -> tuple[str, ...]:
 
 def families_report() -> Report:
     """The table of `headcount convert --families`."""
-    found = convertible()
-    keys = [column.key for column in _COLUMNS]
-    rows = tuple((f.model_type, f.home, f.key_value_heads, ", ".join(f.engines)) for f in found)
-    latents = with_latents()
+    found, latents = convertible(), with_latents()
+    keys = ("model_type", "home", "key_value_heads", "engines")
     return Report(
         title=f"{len({row.model_type for row in found})} model types can be converted",
         tables=(
-            Table(key="families", title="Families", columns=_COLUMNS, rows=rows),
             Table(
-                key="latents",
-                title="Types that can keep latents",
-                columns=(_COLUMNS[0],),
-                rows=tuple((name,) for name in latents),
+                key="families",
+                title="Families",
+                columns=_COLUMNS,
+                rows=tuple(sorted(_rows(found, latents), key=lambda row: str(row[0]))),
             ),
         ),
         notes=(
@@ -80,7 +78,8 @@ def families_report() -> Report:
             " computes the same function. custom: a modelling file of ours that lies beside the"
             " weights and is loaded with trust_remote_code=True; by layer: for numbers that differ"
             " between layers.",
-            f"--latent: {len(latents)} model types can keep latents, by a modelling file of ours.",
+            f"Latents: --latent makes them of {len(latents)} model types; transformers loads them"
+            " by a modelling file of ours.",
         ),
         document={
             "schema_version": 1,
@@ -88,6 +87,15 @@ def families_report() -> Report:
             "latents": list(latents),
         },
     )
+
+
+def _rows(found: Iterable[Convertible], latents: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """One a home; a type that has none for fewer heads, but keeps latents, has a row, too."""
+    for f in found:
+        kept = "yes" if f.model_type in latents else None
+        yield f.model_type, f.home, f.key_value_heads, kept, ", ".join(f.engines)
+    for name in set(latents) - {f.model_type for f in found}:
+        yield name, None, None, "yes", "transformers"
 
 
 def _found() -> Iterator[Convertible]:

@@ -158,12 +158,21 @@ def models(search: str | None = None) -> ModelsResult:
         report=Report(
             title=f"{len(found)} of {len(catalogue())} models {among}",
             tables=(table,),
-            notes=() if wanted else ('headcount models --search "qwen3 8b" finds some.',),
+            notes=_of_models(wanted, found),
             document={"schema_version": 1, "models": table.documents()},
         ),
         overview=None if wanted else whose,
         models=found,
     )
+
+
+def _of_models(wanted: str, found: Sequence[CatalogueModel]) -> tuple[str, ...]:
+    from headcount.sources.catalogue import nearest
+
+    if not wanted:
+        return ("headcount models qwen3 8b finds some.",)
+    near = () if found else nearest(wanted)
+    return (f"Nearest are {', '.join(near)}.",) if near else ()
 
 
 def _model(one: CatalogueModel) -> tuple[object, ...]:
@@ -216,7 +225,7 @@ def families(search: str | None = None) -> FamiliesResult:
             title=f"{len(found)} model types" + (f" with {wanted!r} in the name" if wanted else ""),
             tables=(table,),
             notes=(
-                *(() if wanted else ("headcount families --search gemma finds some.",)),
+                *(() if wanted else ("headcount families gemma finds some.",)),
                 "Bias and norm: what the class always or never has, or the config key that"
                 " decides.",
                 "Reads: the type of the nested language model, which says the rest.",
@@ -261,11 +270,13 @@ _ONLY_JSON = ("vendor", "platform", "capability", "usable_source", "source", "al
 
 
 @public
-def devices() -> DevicesResult:
-    """The accelerators that `plan` knows, with usable memory and bandwidth."""
+def devices(search: str | None = None) -> DevicesResult:
+    """The accelerators that `plan` knows, with usable memory and bandwidth; with `search` those
+    with its words in a name or vendor. Raises HeadcountError."""
     from headcount.plan.devices import all_devices
 
-    known = all_devices()
+    wanted = "" if search is None else text("search", search)
+    known = [d for d in all_devices() if _has(wanted, d.key, d.name, d.vendor, *d.aliases)]
     fields = KnownDevice.__dataclass_fields__
     rows = tuple(_row(device, _DEVICES) for device in known)
     keys = (*(column.key for column in _DEVICES), *_ONLY_JSON)
@@ -278,7 +289,7 @@ def devices() -> DevicesResult:
     )
     return DevicesResult(
         report=Report(
-            title=f"{len(known)} devices",
+            title=f"{len(known)} devices" + (f" match {wanted!r}" if wanted else ""),
             tables=(Table(key="devices", title="Devices", columns=_DEVICES, rows=rows),),
             notes=(
                 "A device is what a framework sees as one, of which some cards have several; usable"
@@ -289,7 +300,7 @@ def devices() -> DevicesResult:
                 "devices": [{key: getattr(device, key) for key in keys} for device in known],
             },
         ),
-        overview=vendors,
+        overview=None if wanted else vendors,
         devices=tuple(
             KnownDevice(**{name: getattr(device, name) for name in fields}) for device in known
         ),
@@ -306,34 +317,39 @@ _RULES = (
 
 
 @public
-def rules() -> RulesResult:
-    """The rules of `audit`: codes, severities and what they read."""
+def rules(search: str | None = None) -> RulesResult:
+    """The rules of `audit`: codes, severities and what they read; with `search` those with its
+    words in any of these. Raises HeadcountError."""
     from headcount.audit.rules.registry import BY_READING
 
+    wanted = "" if search is None else text("search", search)
+    known = (
+        AuditRule(
+            code=rule.code,
+            name=rule.name,
+            severity=rule.severity,
+            reads=reads,
+            says=(rule.check.__doc__ or "").rstrip("."),
+        )
+        for reads, those in BY_READING.items()
+        for rule in those
+    )
     found = sorted(
-        (
-            AuditRule(
-                code=rule.code,
-                name=rule.name,
-                severity=rule.severity,
-                reads=reads,
-                says=(rule.check.__doc__ or "").rstrip("."),
-            )
-            for reads, those in BY_READING.items()
-            for rule in those
-        ),
+        (one for one in known if _has(wanted, one.code, one.name, one.reads, one.says)),
         key=lambda rule: rule.code,
     )
     rows = tuple(_row(rule, _RULES) for rule in found)
     table = Table(key="rules", title="Rules", columns=_RULES, rows=rows)
     return RulesResult(
         report=Report(
-            title=f"{len(rows)} rules",
+            title=f"{len(rows)} rules" + (f" match {wanted!r}" if wanted else ""),
             tables=(table,),
             notes=("docs/findings.md says why each matters and what to do.",),
             document={"schema_version": 1, "rules": table.documents()},
         ),
-        overview=_overview(
+        overview=None
+        if wanted
+        else _overview(
             ("By what they read", "Reads"),
             found,
             lambda one: one.reads,
@@ -341,6 +357,12 @@ def rules() -> RulesResult:
         ),
         rules=tuple(found),
     )
+
+
+def _has(wanted: str, *texts: str) -> bool:
+    """Whether every word of `wanted` stands in one of the texts, whatever the case."""
+    held = " ".join(texts).casefold()
+    return all(word in held for word in wanted.casefold().split())
 
 
 def _row(one: object, columns: Iterable[Column]) -> tuple[object, ...]:

@@ -135,7 +135,10 @@ def _section(report: Report, number: int) -> Iterator[str]:
 
 def _fact(fact: Fact) -> str:
     note = f" <small>({_text(fact.note)})</small>" if fact.note else ""
-    return f"<dt>{_text(fact.title)}</dt><dd>{escape(cell(fact.value, fact.unit))}{note}</dd>"
+    value = escape(cell(fact.value, fact.unit))
+    if fact.unit == "command":
+        value = f"<code>{value}</code>"
+    return f"<dt>{_text(fact.title)}</dt><dd>{value}{note}</dd>"
 
 
 def _list(title: str, items: Iterable[str]) -> Iterator[str]:

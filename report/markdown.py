@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from headcount.model.text import printable
 
 from .lines import fact_line, finding_line, grid, heat_map_lines
-from .report import Report, shown
+from .report import Fact, Report, shown
 
 # What begins markup wherever it stands. A backslash does before punctuation, and before a bar of a
 # table; an underscore inside of a word does not; $ is mathematics on GitHub.
 _ANYWHERE = re.compile(r"\\(?=[!-/:-@\[-`{-~]|\Z)|[|<>`*\[\]&~$]|(?<![^\W_])_|_(?![^\W_])")
-# What makes a heading (or ends one), a list or a rule of a line that begins with it.
-_AT_THE_START = re.compile(r"^(\d{1,9})([.)])|^[-+=]|(?<![^ ])#")
+# What makes a heading (or ends one), a list or a rule of a line that begins with it: 1.5 does not,
+# nor does -0.3.
+_AT_THE_START = re.compile(r"^(\d{1,9})([.)])(?=\s|\Z)|^[-+](?!\d)|^=|(?<![^ ])#")
 # Addresses that GitHub turns to links without being asked.
 _ADDRESS = re.compile(r"(?=://)|(?<=www)(?=\.)", re.IGNORECASE)
 
@@ -45,7 +46,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield ""
     if report.lines:
         yield from _fenced([printable(line) for line in report.lines])
-    yield from (f"- **{plain(fact.title)}**: {plain(fact_line(fact))}" for fact in report.facts)
+    yield from (f"- **{plain(fact.title)}**: {_value(fact)}" for fact in report.facts)
     for heat_map in report.heat_maps:
         if heat_map.in_text:
             yield from ("", f"### {plain(heat_map.title)}", "")
@@ -58,6 +59,22 @@ def _lines(report: Report) -> Iterator[str]:
     ):
         if lines:
             yield from ("", f"### {title}", "", *(f"- {plain(line)}" for line in lines))
+
+
+def _value(fact: Fact) -> str:
+    if fact.unit != "command":
+        return plain(fact_line(fact))
+    note = f" {plain(f'({fact.note})')}" if fact.note else ""
+    return f"{_code(printable(str(fact.value)))}{note}"
+
+
+def _code(text: str) -> str:
+    """Code in a line, between more backticks than it holds in a row."""
+    if not text.strip():
+        return plain(text)  # no backticks can hold it
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    ticks, pad = "`" * (longest + 1), " " if longest or " " in (text[0], text[-1]) else ""
+    return f"{ticks}{pad}{text}{pad}{ticks}"
 
 
 def _fenced(lines: Sequence[str]) -> Iterator[str]:

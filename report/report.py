@@ -72,11 +72,12 @@ def worst_tone(findings: Iterable[Finding]) -> Tone:
 
 
 class Column(NamedTuple):
-    """`unit` is text, count, bytes, exact_bytes, tokens, percent, ratio, parameters, seconds, rate,
-    price, bits, bandwidth (bytes/s) or flops (FLOP/s); similarity, from -1 to 1, and loss_share,
-    from 0 to 1, are shaded in html: the darker, the easier to merge; a verdict is coloured. share
-    lies between 0 and 1 or -1 and 1, mean_tokens counts tokens and parts of them. Where a terminal
-    is too narrow those with the highest `drop` are left out first, those with 0 never."""
+    """`unit` is text, count, bytes, exact_bytes, tokens, percent, ratio, parameters, seconds,
+    rate, price, bits, bandwidth (bytes/s) or flops (FLOP/s); similarity, from -1 to 1, and
+    loss_share, from 0 to 1, are shaded in html: the darker, the easier to merge; a verdict is
+    coloured; a command is to be typed. share lies between 0 and 1 or -1 and 1, mean_tokens counts
+    tokens and parts of them. Where a terminal is too narrow those with the highest `drop` are left
+    out first, those with 0 never."""
 
     key: str
     title: str

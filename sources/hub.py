@@ -20,6 +20,7 @@ from headcount.model.errors import (
 from headcount.model.version import __version__
 
 from .at_once import at_once, patiently, within
+from .catalogue import quantised_hint
 from .checkpoint import INDEX, SINGLE, Checkpoint, check_index, join_shards, single_file
 from .connection.http_client import Client, UnreachableError
 from .found import FoundModel
@@ -54,6 +55,7 @@ def read_hub(target: str, meanwhile: Callable[[], None] | None = None) -> FoundM
     if not is_repository(name):
         raise UnknownModelError(
             f"{target}: no such file or folder, and no valid Hub id (org/name[@revision])"
+            f"{quantised_hint(target)}"
         )
     if hub_constants().HF_HUB_OFFLINE:
         return _from_cache(target, "HF_HUB_OFFLINE is set")

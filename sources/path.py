@@ -7,6 +7,7 @@ from typing import Any
 from headcount.model.errors import HeadcountError
 
 from .adapter import find_adapter
+from .catalogue import quantised_hint
 from .checkpoint import Checkpoint, find_weights, inside, read_checkpoint
 from .found import FoundModel
 from .json_file import read_json, read_json_file
@@ -34,7 +35,7 @@ def check_name(name: str) -> None:
 def read_path(path: Path) -> FoundModel:
     """A folder, a config.json, a file of weights or an index. Raises HeadcountError."""
     if not _is_there(path):
-        raise HeadcountError(f"{path}: no such file or folder")
+        raise HeadcountError(f"{path}: no such file or folder{quantised_hint(path.name)}")
     if path.is_dir():
         return _read_folder(path)
     if path.suffix == ".gguf":

@@ -257,6 +257,17 @@ def test_an_impossible_config_is_refused(
     assert str(path) in result.stderr
 
 
+def test_a_size_that_nobody_gave_is_called_a_default(tmp_path: Path) -> None:
+    """Qwen2Config has 32 K/V heads (transformers), and reads no num_kv_heads."""
+    sizes = {"hidden_size": 5120, "num_attention_heads": 40, "num_kv_heads": 8}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "qwen2", **sizes}))
+    assert (
+        "num_attention_heads 40 is not divisible by num_key_value_heads 32 (class default of"
+        " Qwen2Config, which does not read num_kv_heads: is that meant?)"
+    ) in run("audit", str(path)).stderr
+
+
 def test_whole_floats_are_accepted(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**LLAMA_CONFIG, "num_attention_heads": 8.0}))
@@ -273,6 +284,10 @@ def test_weights_alone_ask_for_their_config(model: Path, tmp_path: Path) -> None
 
 def test_lists() -> None:
     assert "38 of 381 models match 'qwen3'" in run("models", "--search", "qwen3").stdout
+    assert run("models", "qwen3").stdout == run("models", "--search", "qwen3").stdout
+    assert "nearest are falcon" in run("models", "falcn").stdout.casefold()
+    assert [d["key"] for d in document("devices", "rtx", "4090")["devices"]] == ["rtx-4090"]
+    assert {r["code"] for r in document("rules", "shard")["rules"]} >= {"H201", "H204", "H205"}
     assert len(document("models")["models"]) == 381
     devices = document("devices")["devices"]
     assert len(devices) >= 30

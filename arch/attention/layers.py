@@ -78,8 +78,9 @@ def check_grouping(view: ConfigView, heads: int, kv: int) -> None:
     """Refuses head counts that no model can run. transformers builds them, and fails in forward."""
     if heads % kv:
         raise InvalidConfigError(
-            f"{view.where}: num_attention_heads {heads} is not divisible by num_key_value_heads"
-            f" {kv}; possible are {listed(divisors(heads))}"
+            f"{view.where}: num_attention_heads {heads}{view.unsaid('num_attention_heads')} is not"
+            f" divisible by num_key_value_heads {kv}{view.unsaid('num_key_value_heads')}; possible"
+            f" are {listed(divisors(heads))}"
         )
 
 

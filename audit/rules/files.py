@@ -66,8 +66,10 @@ def missing_shard(facts: WeightFacts) -> Iterator[Sighting]:
     missing = facts.checkpoint.missing
     count = sum(len(names) for names in missing.values())
     for shard in islice(missing, 1):
-        others = f"and {len(missing) - 1:,} more shards: " if len(missing) > 1 else ""
-        message = f"{others}named by the index for {count:,} tensors, but not there"
+        more = len(missing) - 1
+        others = f", as {'is' if more == 1 else 'are'} {more:,} more shard{'s'[more == 1 :]}"
+        message = f"named by the index for {count:,} tensors, but not there"
+        message += others if more else ""
         yield Sighting(shard, message)
 
 

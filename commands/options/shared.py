@@ -157,6 +157,21 @@ def output_options_with(*more: str) -> Decorator:
 
 output_options = output_options_with()
 list_options = stack(details_option, output_options)
+
+
+def search_options(what: str) -> Decorator:
+    """TEXT..., and --search for the same, as `search`."""
+
+    def join(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) -> None:
+        said = ctx.params.get("search")
+        ctx.params["search"] = " ".join((*([said] if said else []), *words)) or None
+
+    return stack(
+        click.option("--search", metavar="TEXT", is_eager=True, help=what),
+        click.argument("words", nargs=-1, metavar="[TEXT]...", expose_value=False, callback=join),
+    )
+
+
 workload_options = stack(
     click.option(
         *CONTEXT,

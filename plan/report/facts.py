@@ -28,8 +28,10 @@ def plan_facts(result: PlanResult) -> Iterator[Fact]:
     yield from (fact._replace(detail=fact.detail or is_row) for fact in _results(plan))
     yield from (_held(item) for item in result.requirements)
     if plan.launch is not None:
-        command = plan.launch.command or f"nothing: {plan.launch.notes[0]}"
-        yield Fact("launch_command", "Start with", command)
+        if plan.launch.command:
+            yield Fact("launch_command", "Start with", plan.launch.command, "command")
+        else:
+            yield Fact("launch_command", "Start with", f"nothing: {plan.launch.notes[0]}")
 
 
 def _results(plan: Plan) -> Iterator[Fact]:

@@ -1,6 +1,7 @@
 """Well-known models: their real configs, counts and sources; no network is needed."""
 
 import json
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,6 +9,9 @@ from typing import Any, NamedTuple
 from headcount.model.errors import UnknownModelError
 
 _FOLDER = Path(__file__).parent
+# A type of llama.cpp at the end of a name: of a file, or behind a colon, as Ollama has it.
+_TYPE = r"(?:I?Q\d_(?:[01]|K_[SML]|K|XXS|XS|[SM]|NL)|BF16|F16)"
+_QUANTISED = re.compile(rf"(?:-GGUF)?[-.:_/]({_TYPE})(?:\.gguf)?$", re.IGNORECASE)
 
 
 class CatalogueRow(NamedTuple):
@@ -134,15 +138,40 @@ def search_catalogue(text: str) -> tuple[CatalogueRow, ...]:
     )
 
 
-def unknown_model(name: str) -> UnknownModelError:
-    """The error for a name nobody knows, with the nearest ones."""
-    from difflib import get_close_matches
+def nearest(name: str) -> tuple[str, ...]:
+    """The names of the catalogue that are most like `name`, without organisations: four at most,
+    those that begin with it first."""
+    from difflib import get_close_matches  # slow to import, and only errors want it
 
     names = (name for row in catalogue() for name in row.names)
     known = {short.casefold(): short for name in names for short in (name, name.rpartition("/")[2])}
-    near = [known[match] for match in get_close_matches(name.casefold(), known, n=4, cutoff=0.6)]
+    wanted = name.casefold()
+    begun = sorted((n for n in known if wanted and n.startswith(wanted)), key=len)
+    close = get_close_matches(wanted, known, n=4, cutoff=0.6)
+    return tuple(known[match] for match in dict.fromkeys((*begun[:2], *close)))[:4]
+
+
+def quantised_hint(name: str) -> str:
+    """What to type instead of a quantised file's name that is not there, such as
+    Qwen2.5-32B-Q4_K_M.gguf or qwen2.5-32b:q4_k_m; empty where no model of the catalogue is meant,
+    or no type."""
+    found = _QUANTISED.search(name)
+    if found is None:
+        return ""
+    words = name[: found.start()].rpartition("/")[2].split("-")
+    for count in range(len(words), 0, -1):  # what is behind the size, such as Instruct, may go
+        row = find_row("-".join(words[:count]))
+        if row is not None:
+            known, dtype = min(row.aliases or (row.id,), key=len), found[1].lower()
+            return f"; `headcount plan {known} --dtype {dtype}` plans {row.id} in that type"
+    return ""
+
+
+def unknown_model(name: str) -> UnknownModelError:
+    """The error for a name nobody knows, with the nearest ones."""
+    near = nearest(name)
     hint = f"; nearest are {', '.join(near)}" if near else ""
     return UnknownModelError(
         f"{name!r} is no model of the catalogue, no file or folder, and no org/name of the Hub"
-        f"{hint}. `headcount models` lists the catalogue"
+        f"{quantised_hint(name) or hint}. `headcount models` lists the catalogue"
     )

@@ -238,7 +238,7 @@ def options_of(name: str, called: Mapping[str, str]) -> set[str]:
     ],
 )
 def test_arguments_are_those_of_the_command(name: str) -> None:
-    called = {"models": "model", "texts": "text"}
+    called = {"models": "model", "texts": "text", "words": "search"}
     assert arguments_of(name) == options_of(name, called)
 
 

@@ -57,7 +57,10 @@ def report(text: str) -> Report:
     return Report(
         title=text,
         lines=(text,),
-        facts=(Fact("f", text or "f", text, "text", text),),
+        facts=(
+            Fact("f", text or "f", text, "text", text),
+            Fact("c", text or "c", text, "command", text),
+        ),
         tables=(table, table),
         notes=(text,),
         findings=(finding,),
@@ -115,14 +118,17 @@ ALLOWED = {
 def test_markdown_of_a_whole_report_has_its_own_blocks_only(text: str) -> None:
     page = render([report(text)], "markdown")
     tokens = PARSER.parse(page)
-    assert {token.type for token in flat(tokens)} <= ALLOWED | {"fence"}
+    assert {token.type for token in flat(tokens)} <= ALLOWED | {"fence", "code_inline"}
     (fence,) = (token for token in tokens if token.type == "fence")
     assert fence.content == f"{printable(text)}\n"
+    code = [token.content for token in flat(tokens) if token.type == "code_inline"]
+    assert code == [printable(text)] * bool(printable(text).strip())
     assert [t.tag for t in tokens if t.type == "heading_open"] == ["h2", *["h3"] * 4]
     assert sum(token.type == "td_open" for token in tokens) == 4
-    assert sum(token.type == "list_item_open" for token in tokens) == 3
+    assert sum(token.type == "list_item_open" for token in tokens) == 4
     assert not any(is_hidden(char) for char in page if char != "\n")
-    outside = page.replace(f"\n{printable(text)}\n", "", 1).lower()
+    outside = page.replace(f"\n{printable(text)}\n", "", 1)
+    outside = re.sub(r"^(- \*\*.*\*\*: )`.*", r"\1", outside, flags=re.MULTILINE).lower()
     assert "www." not in outside.replace("\\.", "") and "://" not in outside.replace("\\:", "")
 
 
@@ -208,6 +214,11 @@ def test_charts_hold_no_links() -> None:
         ),
         ("b\\x1b[31m", "b\\x1b\\[31m"),
         ("4 x 8 = 32, 50 %; -1", "4 x 8 = 32, 50 %; -1"),
+        ("131.42 GiB", "131.42 GiB"),
+        ("-0.31 nats", "-0.31 nats"),
+        ("1. first", "1\\. first"),
+        ("7)", "7\\)"),
+        ("- item", "\\- item"),
         ("see https://example.org", "see https\\://example.org"),
     ],
 )

@@ -12,10 +12,11 @@ import pytest
 
 from headcount.audit import audit_model
 from headcount.audit.audit_report import audit_report
-from headcount.model.errors import UnknownModelError
+from headcount.model.errors import HeadcountError, UnknownModelError
 from headcount.model.sizes import AuditRequest
 from headcount.sources import catalogue
 from headcount.sources.catalogue import CatalogueRow, find_row, read_entry, search_catalogue
+from headcount.sources.target import resolve
 from truth_record import key_of, recorded
 
 ROWS = catalogue.catalogue()
@@ -160,6 +161,27 @@ def test_search_takes_words_in_any_order() -> None:
 def test_an_unknown_name_offers_the_nearest() -> None:
     with pytest.raises(UnknownModelError, match="llama-3-8b"):
         audit_model("lama-3-8b")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Qwen2.5-32B-Instruct-Q4_K_M.gguf",
+        "./no/such/folder/Qwen2.5-32B.Q4_K_M.gguf",
+        "qwen2.5-32b:q4_k_m",
+        "someone/Qwen2.5-32B-Instruct-GGUF:Q4_K_M",
+    ],
+)
+def test_a_quantised_file_that_is_not_there_says_how_its_model_is_planned(name: str) -> None:
+    with pytest.raises(HeadcountError, match=r"headcount plan qwen2\.5-32b --dtype q4_k_m"):
+        resolve(name)
+
+
+@pytest.mark.parametrize("name", ["foo-q4_k_m.gguf", "gpt2-fp16", "qwen2.5-32x:q4_k_m"])
+def test_no_advice_is_made_up_for_others(name: str) -> None:
+    with pytest.raises(HeadcountError) as raised:
+        resolve(name)
+    assert "--dtype" not in str(raised.value)
 
 
 def test_published_counts_that_differ_are_explained() -> None:
