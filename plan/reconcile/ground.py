@@ -52,8 +52,8 @@ class Remedy:
 class Ground:
     """What is known of a start that failed: `have` bytes for the cache of each rank, None where the
     log does not say, of which `rounding` may be the log's; `free` and `total` bytes of the device,
-    and `node_total` of the host that is it, None likewise. `estimate` is the longest request by the engine's own account, which knows what
-    the log rounds."""
+    and `node_total` of a host that is the device, None likewise. `estimate` is the longest request
+    by the engine's own account, which knows what the log rounds."""
 
     start: Start
     have: int | None

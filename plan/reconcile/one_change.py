@@ -38,7 +38,7 @@ def told_memory(ground: Ground) -> Iterator[Remedy]:
         if value <= budget.available_bytes - budget.error_bytes:
             yield from _alone(ground, "kv_memory", value, words)
     elif node is not None and value < node:
-        words += f", if so much of the {format_bytes(node)} is free"
+        words += ", if so much is free"
         yield from _alone(ground, "kv_memory", value, words)
 
 
