@@ -152,7 +152,9 @@ def _public(name: str) -> "Any":
 
 
 class _CallableRoom(ModuleType):
-    """A room such as `headcount.audit`, which is also the function of its name."""
+    # A room such as `headcount.audit`, which is also the function of its name: what help and
+    # notebooks say of it is what the function does.
+    __doc__ = property(lambda self: self._function.__doc__)
 
     def __call__(self, *args: "Any", **kwargs: "Any") -> "Any":
         return self._function(*args, **kwargs)

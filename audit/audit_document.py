@@ -42,6 +42,7 @@ def audit_document(audit: Audit, sizes: Sizes, *, explain: bool = False) -> Mapp
             "active_parameters": audit.active_parameters,
             "attention_parameters": audit.attention_parameters,
             "cache_bytes": sum(sizes.layer_bytes(layer) for layer in spec.layers),
+            "cache_bytes_of_first_token": spec.cache_bytes_of_first_token(bits=sizes.bits),
             "cache_bytes_per_token": spec.cache_bytes_per_token(
                 bits=sizes.bits, within=spec.longest(sizes.context)
             ),

@@ -262,7 +262,9 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
         yield f"The config does not give the total: {spec.parameters_unknown}."
     limit = spec.max_position_embeddings
     if limit is not None and sizes.context > limit and spec.is_cached:
-        yield f"The context of {sizes.context:,} is beyond the model's maximum of {limit:,}."
+        yield (
+            f"Warning: the context of {sizes.context:,} is beyond the model's maximum of {limit:,}."
+        )
 
 
 def _own_keys(entry: CatalogueEntry) -> str:

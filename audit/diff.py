@@ -19,7 +19,8 @@ _MODEL_FIELDS = {
     **{"model_type": "text", "dtype": "text", "layers": "count", "hidden_size": "count"},
     **{"vocab_size": "count", "tie_word_embeddings": "text", "max_position_embeddings": "count"},
     **{"parameters": "count", "attention_parameters": "count", "weights_bytes": "bytes"},
-    **{"cache_bytes_per_token": "exact_bytes", "cache_bytes": "bytes"},
+    **{"cache_bytes_of_first_token": "exact_bytes", "cache_bytes_per_token": "exact_bytes"},
+    **{"cache_bytes": "bytes"},
 }
 _MIXER_FIELDS = {
     **{"kind": "text", "heads": "text", "num_attention_heads": "count"},
@@ -97,6 +98,7 @@ def _model_values(audit: Audit, sizes: Sizes) -> dict[str, object]:
         "parameters": spec.parameters,
         "attention_parameters": audit.attention_parameters,
         "weights_bytes": audit.weights_bytes,
+        "cache_bytes_of_first_token": spec.cache_bytes_of_first_token(bits=sizes.bits),
         "cache_bytes_per_token": spec.cache_bytes_per_token(
             bits=sizes.bits, within=spec.longest(sizes.context)
         ),

@@ -1,6 +1,6 @@
 """The audits of all models of one command, with their reports, and a table that compares them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from headcount.model.errors import HeadcountError
 from headcount.model.mixers import Mixer
@@ -20,7 +20,8 @@ _COLUMNS = (
     Column(key="kind", title="Kind"),
     Column(key="head_dim", title="head_dim", drop=3),
     Column(key="attention_parameters", title="Attention", unit="parameters", drop=4),
-    Column(key="cache_bytes_per_token", title="Cache/token", unit="bytes", drop=2),
+    Column(key="cache_bytes_of_first_token", title="Cache/token", unit="bytes", drop=2),
+    Column(key="cache_bytes_per_token", title="Windows full", unit="bytes", drop=6),
     Column(key="context", title="Context", unit="count", drop=5),
     Column(key="cache_bytes", title="Cache", unit="bytes"),
     Column(key="ratio", title="To the first", unit="ratio"),
@@ -90,13 +91,27 @@ def comparison_report(
         + (f" at {sized.context:,} tokens" if sized.context else ""),
         facts=(_answer(found, reports),),
         tables=(Table(key="comparison", title="Comparison", columns=_COLUMNS, rows=tuple(rows)),),
-        notes=tuple(
-            f"{target}: {report.notes[0]}"
-            for (target, audit), report in zip(found, reports, strict=True)
-            if audit is None
+        notes=(
+            *(
+                f"{target}: {report.notes[0]}"
+                for (target, audit), report in zip(found, reports, strict=True)
+                if audit is None
+            ),
+            *_beyond([audit for _, audit in found if audit is not None], sized.context),
         ),
         is_summary=True,
     )
+
+
+def _beyond(audits: Sequence[Audit], context: int | None) -> Iterator[str]:
+    """Which models are not made for so long a context."""
+    limits = {audit.source.id: audit.spec.max_position_embeddings for audit in audits}
+    short = {
+        n: limit for n, limit in limits.items() if limit is not None and limit < (context or 0)
+    }
+    if short:
+        known = ", ".join(f"{name} ({limit:,})" for name, limit in short.items())
+        yield f"Warning: {context:,} tokens are beyond the maximum of {known}."
 
 
 def _answer(found: Sequence[tuple[str, Audit | None]], reports: Sequence[Report]) -> Fact:
@@ -120,6 +135,7 @@ def _row(audit: Audit, request: AuditRequest) -> tuple[object, ...]:
         "/".join(dict.fromkeys(mixer.heads for mixer in mixers if mixer.heads)),
         _values(mixers, "head_dim"),
         audit.attention_parameters,
+        spec.cache_bytes_of_first_token(bits=sizes.bits),
         spec.cache_bytes_per_token(bits=sizes.bits, within=spec.longest(sizes.context)),
         sizes.context,
         sum(sizes.layer_bytes(layer) for layer in spec.layers),

@@ -135,6 +135,16 @@ def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -
 
     shown = view() if output is None else View(details=view().details, blocks=True)
     write_text(render(reports, form, shown), output)
+    if form == "html" and any(report.charts for report in reports):
+        _say_if_without_charts()
+
+
+def _say_if_without_charts() -> None:
+    from headcount.report.charts import is_available
+
+    if not is_available():
+        how = "in a clone of headcount, pip install '.[charts]'"
+        click.echo(f"The page has no charts: for them install the extra: {how}", err=True)
 
 
 def write_list(
@@ -162,6 +172,9 @@ def write_text(text: str, output: Path | None) -> None:
     from .output.report_file import write_report
 
     write_report(output, text)
+    if sys.stderr.isatty():
+        end_waiting()
+        click.echo(f"{output}: written", err=True)
 
 
 def hand_over(

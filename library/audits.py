@@ -46,8 +46,9 @@ class AuditedLayer:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuditResult(Result):
     """An audit. Bytes are those of the cache of transformers for `batch_size` sequences of
-    `context` tokens; `cache_bytes_per_token` is what one more token takes once every window is
-    full. Counts that neither config nor weights say are None."""
+    `context` tokens; `cache_bytes_of_first_token` is what a token takes while no window is full,
+    `cache_bytes_per_token` what one more takes once every window is. Counts that neither config
+    nor weights say are None."""
 
     id: str
     model_type: str
@@ -60,6 +61,7 @@ class AuditResult(Result):
     batch_size: int
     kv_dtype: str
     cache_bytes: int
+    cache_bytes_of_first_token: int
     cache_bytes_per_token: int
     constant_state_bytes: int
     mha_ratio: float
@@ -124,7 +126,7 @@ def audit(
 
 _TOTALS = (
     *("parameters", "active_parameters", "attention_parameters", "cache_bytes"),
-    *("cache_bytes_per_token", "constant_state_bytes", "mha_ratio"),
+    *("cache_bytes_of_first_token", "cache_bytes_per_token", "constant_state_bytes", "mha_ratio"),
 )
 
 

@@ -72,11 +72,9 @@ def _hash(script: str) -> str:
 
 
 def figures_of(charts: Sequence[Chart], section: str) -> Iterator[str]:
-    """The place of each chart of a section of the page, and its data; without the extra a line on
-    how to get it."""
+    """The place of each chart of a section of the page, and its data; nothing without the extra:
+    who is sent a page cannot install it."""
     if not is_available():
-        how = "in a clone of headcount, pip install '.[charts]'"
-        yield f"<div><small>For charts install the extra: {how}</small></div>"
         return
     for chart in charts:
         key = escape(printable(f"{section}-{chart.key}"), quote=True)

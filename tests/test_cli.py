@@ -64,6 +64,7 @@ def test_the_json_of_gpt2() -> None:
     }
     assert report["totals"]["parameters"] == 124_439_808
     assert report["totals"]["cache_bytes_per_token"] == 36_864
+    assert report["totals"]["cache_bytes_of_first_token"] == 36_864
     assert report["totals"]["cache_bytes"] == 36_864 * 1024 * 2
     layer = report["layers"][11]
     assert layer["attention_parameters"] == 2_359_296 + 3_072
@@ -132,6 +133,17 @@ def test_windows_show_what_the_first_and_what_a_further_token_costs() -> None:
     text = run("audit", "mistral-7b").stdout
     assert re.search(r"KV cache per token +131,072 B", text)
     assert re.search(r"and a further token +0 B \(once every window is full\)", text)
+    totals = document("audit", "mistral-7b")["totals"]
+    assert totals["cache_bytes_of_first_token"] == 2 * 32 * 8 * 128 * 2
+    assert totals["cache_bytes_per_token"] == 0
+
+
+def test_a_context_beyond_the_model_s_maximum_is_said_on_a_screen() -> None:
+    """GPT-2 has 1,024 positions (Radford et al., 2019)."""
+    said = "8,192 {} beyond the model's maximum of 1,024"
+    assert said.format("is") in run("audit", "gpt2", "--context", "8k").stdout
+    compared = run("audit", "llama-3-8b", "gpt2", "--context", "8k").stdout
+    assert "8,192 tokens are beyond the maximum of openai-community/gpt2 (1,024)" in compared
     assert "further token" not in run("audit", "llama-3-8b").stdout
     assert re.search(r"KV cache per token +131,072 B", run("plan", "mistral-7b").stdout)
 

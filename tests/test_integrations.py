@@ -147,3 +147,15 @@ def test_a_shell_completes_commands_models_and_devices(program: Path) -> None:
     assert "plain,l4,h100" in completed(program, "headcount plan gpt2 --device l4,h1")
     assert "plain,vllm" in completed(program, "headcount plan gpt2 --engine v")
     assert completed(program, "headcount audit no/such-") == ["file,no/such-"]
+
+
+def test_bash_offers_the_names(program: Path) -> None:
+    """What bash has in the end: of its script's answers some undo those before them."""
+    asking = {**os.environ, "_HEADCOUNT_COMPLETE": "bash_source"}
+    script = subprocess.run([program / "headcount"], env=asking, capture_output=True, text=True).stdout
+    asked = (
+        f"compopt() {{ :; }}; {script}\nCOMP_WORDS=(headcount audit llama-3-8); COMP_CWORD=2;"
+        f' _headcount_completion {program}/headcount; echo "${{COMPREPLY[@]}}"'
+    )
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True)
+    assert "llama-3-8b" in done.stdout.split(), done.stderr

@@ -19,7 +19,8 @@ def complete_model(
 
     names = {name for row in catalogue() for name in (row.id, *row.aliases, *row.checkpoints)}
     found = [CompletionItem(name) for name in _beginning(names, incomplete)]
-    return [*found, CompletionItem(incomplete, type="file")]
+    # First, since click's script for bash forgets all that stands before it.
+    return [CompletionItem(incomplete, type="file"), *found]
 
 
 def complete_device(

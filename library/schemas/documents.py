@@ -101,6 +101,7 @@ AUDIT = obj(
                 "active_parameters": said(maybe(COUNT), "those that a token visits"),
                 "attention_parameters": COUNT,
                 "cache_bytes": said(COUNT, "at the request's context and batch"),
+                "cache_bytes_of_first_token": said(COUNT, "of a token, while no window is full"),
                 "cache_bytes_per_token": said(
                     COUNT, "of one more token, once every window is full"
                 ),

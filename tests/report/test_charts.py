@@ -70,12 +70,15 @@ def test_contexts_double_up_to_the_maximum() -> None:
     assert contexts(audit_model("gpt2").spec, 100) == (1024,)
 
 
-def test_without_the_extra_the_page_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_who_makes_a_page_is_told_and_not_who_reads_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("headcount.report.charts.is_available", lambda: False)
-    text = page("gpt2")
-    assert "<script" not in text
-    assert ".[charts]" in text
-    assert "Budget" not in text or "Memory" in text
+    done = CliRunner().invoke(main, ["plan", "gpt2", "--device", "t4", "--format", "html"])
+    assert done.exit_code == 0 and "Memory" in done.stdout
+    assert "<script" not in done.stdout and "charts]" not in done.stdout
+    assert "pip install '.[charts]'" in done.stderr
+    assert CliRunner().invoke(main, ["rules", "--format", "html"]).stderr == ""
 
 
 def test_only_known_scripts_may_run_and_no_name_breaks_out() -> None:
