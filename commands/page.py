@@ -22,8 +22,8 @@ from .options.shared import PATH
 def page(out: Path, pyodide: Path | None, overwrite: bool) -> None:
     """Write a page to the folder OUT on which audit, plan, diff and reconcile run in a browser.
 
-    Any server of files can serve it, and nothing else is needed: it fetches nothing from anywhere
-    else, and what is typed or dropped there stays in the browser. To make it takes Node.js.
+    The browser computes: any server of static files can serve it. It fetches nothing from anywhere
+    else, and what is typed or dropped there stays in the browser. To make it takes Node.js and npm.
 
     \b
     Example:

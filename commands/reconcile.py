@@ -13,7 +13,14 @@ from .options.added import added_options
 from .options.completion import complete_device, complete_model
 from .options.engine import LLAMA_CPP_OPTIONS, start_options
 from .options.names import CONTEXT, DEVICE, KV_DTYPE, TP, UTILISATION
-from .options.shared import AT_LEAST_1, TOKENS, FiniteRange, output_options, stack
+from .options.shared import (
+    AT_LEAST_1,
+    TOKENS,
+    FiniteRange,
+    details_option,
+    output_options,
+    stack,
+)
 
 _START_OPTIONS = stack(
     click.option(
@@ -44,6 +51,7 @@ _START_OPTIONS = stack(
 @click.option(
     "--exit-code", is_flag=True, help="Exit with 1 if a figure disagrees, or a start failed."
 )
+@details_option
 @output_options
 def reconcile(
     logs: tuple[str, ...], exit_code: bool, form: str, output: Path | None, **options: Any

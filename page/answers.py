@@ -16,17 +16,27 @@ from .views import view_of
 
 # What can be asked -> how many names it takes, and whether they are models'.
 _NAMES = {"audit": (1, True), "plan": (1, True), "diff": (2, True), "reconcile": (1, False)}
+_WANTED = {
+    "diff": "Choose two models, or drop the files of one here.",
+    "reconcile": "Drop a start-up log here, or a folder of them: what an engine printed when it"
+    " started, or failed to.",
+}
+_WANTED_OF_MODELS = "Choose a model, or drop its files here."
 
 
 def answer(request: str) -> str:
     """The answer to `{"ask": "plan", "names": ["gpt2"], "options": {"device": "h100"}}`: the
     command line that says the same, and either the JSON document (`document`, as text, as the
-    command prints it) with what the page shows of it (`view`), or the `error`.
+    command prints it) with what the page shows of it (`view`), or the `error`. Of what names
+    nothing yet only what is `wanted`: there is no command.
 
     `options` are those of the command, by name; a number that was typed may be a text.
     """
     asked = json.loads(request)
     ask, names, options = asked["ask"], asked["names"], asked["options"]
+    count, _ = _NAMES[ask]
+    if len(names) != count or not all(names):
+        return json.dumps({"wanted": _WANTED.get(ask, _WANTED_OF_MODELS)})
     said: dict[str, Any] = {"command": command_line(ask, names, options)}
     try:
         result = _call(ask, names, options)
@@ -47,9 +57,7 @@ def _dashed(name: str) -> str:
 
 
 def _call(ask: str, names: Sequence[str], options: Mapping[str, Any]) -> Result:
-    count, are_models = _NAMES[ask]
-    if len(names) != count or not all(names):
-        raise HeadcountError("choose a model, or drop its files here")
+    _, are_models = _NAMES[ask]
     if are_models:
         for name in names:
             _check_is_here(name)

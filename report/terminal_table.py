@@ -183,7 +183,8 @@ def _heading(title: str, width: int) -> str:
 
 
 def _cell(text: str, width: int) -> str:
-    return "\n".join(broken(text, width, at_hyphens=True))
+    """Options of a command stay whole."""
+    return "\n".join(broken(text, width, at_hyphens=" --" not in text))
 
 
 def _records(kept: Sequence[_Column], width: int | None) -> Iterator[str]:

@@ -7,7 +7,8 @@ const OF_DEVICES = new Set(["hardware", "devices"]); // tables that are the answ
 const MARKS = { good: "✓", open: "≈", bad: "✗" };
 
 /** What stands at the top: the verdict in words, what it is of, and the memory as a bar. */
-export function headOf({ error, view }) {
+export function headOf({ wanted, error, view }) {
+  if (wanted) return [make("p", { class: "wanted" }, wanted)];
   if (error) return [make("p", { class: "verdict bad" }, make("span", { class: "mark", "aria-hidden": "true" }, "✗"), "No answer"), make("p", { class: "error" }, error)];
   const verdict = view.facts.find((fact) => fact.key === "verdict");
   return [
@@ -55,7 +56,8 @@ function barOf({ parts, limit, limit_text, left }) {
 }
 
 /** All the rest: facts, charts, tables, findings, notes, the command line and the document. */
-export function restOf({ error, view, command, document: json }) {
+export function restOf({ wanted, error, view, command, document: json }) {
+  if (wanted) return [];
   if (error) return [commandOf(command)];
   const facts = view.facts.filter((fact) => fact.key !== "verdict");
   const brief = facts.filter((fact) => !fact.detail), more = facts.filter((fact) => fact.detail);

@@ -1,12 +1,14 @@
 // The page: its state is the fragment of its address, so that a link leads to the same answer.
 import { headOf, restOf } from "./answer.js";
 import { choose, combobox, doubling, slider } from "./controls.js";
+import { make } from "./elements.js";
 
 // What is asked where the address says nothing.
 const FIRST = { ask: "plan", model: "llama-3.1-8b", device: "h100", context: "8192" };
 const LONGEST = 1048576; // tokens, until the model's own maximum is known
 const MODEL_FILE = /\.(json|safetensors|gguf|bin|pt|pth)$/i;
 const WAIT = 60; // ms that a slider rests before it is asked about
+const STALE = 400; // ms that the last answer to the same kind of question stands while the next is reckoned
 
 // question -> command, the fields that name models or logs, and field -> option.
 const SIZES = { context: "context", users: "batch_size", kv_dtype: "kv_dtype" };
@@ -16,15 +18,15 @@ const ASKS = {
   find: { command: "plan", names: ["model"], options: { ...PLANNED, ...SIZES, users: "target_users" } },
   audit: { command: "audit", names: ["model"], options: SIZES },
   diff: { command: "diff", names: ["model", "against"], options: SIZES },
-  log: { command: "reconcile", names: ["log"], options: { of: "model", device: "device" } },
+  log: { command: "reconcile", names: ["log"], options: { of: "model", on: "device" } },
 };
 const NUMBERS = new Set(["users", "tp", "utilisation"]);
 const STANDING = { users: 1, tp: 1 }; // where nothing is chosen
-const FIELDS = ["ask", "model", "against", "log", "of", "device", "engine", "context", "users", "tp", "dtype", "kv_dtype", "utilisation"];
+const FIELDS = ["ask", "model", "against", "log", "of", "on", "device", "engine", "context", "users", "tp", "dtype", "kv_dtype", "utilisation"];
 
 const by = (id) => document.getElementById(id);
 const answerPlace = by("answer"), morePlace = by("more");
-let state = {}, controls = {};
+let state = {}, controls = {}, laidBy = ""; // the GPU that a search over all was asked in place of
 
 // ---- the state, and the address ----
 
@@ -33,6 +35,12 @@ function read() {
   const known = FIELDS.filter((name) => said[name]).map((name) => [name, said[name]]);
   state = known.length ? { ask: "plan", ...Object.fromEntries(known) } : { ...FIRST };
   if (!(state.ask in ASKS)) state.ask = "plan";
+  complete();
+}
+
+/** A search of GPUs is one for a number of requests. */
+function complete() {
+  if (state.ask === "find") state.users ??= String(STANDING.users);
 }
 
 function write() {
@@ -43,9 +51,18 @@ function write() {
 function change(name, value) {
   if (value) state[name] = value;
   else delete state[name];
+  complete();
   write();
   show();
   ask();
+}
+
+/** Another question of the same model. Which GPUs it fits is asked of all: one that was chosen is laid
+ *  by, and chosen again for the question that it is of. */
+function turnTo(question) {
+  if (question === "find") [laidBy, state.device] = [state.device ?? "", ""];
+  else if (state.ask === "find") state.device ||= laidBy;
+  change("ask", question);
 }
 
 // ---- the controls ----
@@ -64,6 +81,7 @@ function build({ models, devices, engines, dtypes, cache_dtypes, version }) {
   for (const name of ["model", "against", "of"])
     controls[name] = combobox(by(`${name}-field`), name, models, changed(name));
   controls.device = choose(by("device"), [["", [["", "any: show all"]]], ...byVendor(devices)], changed("device"));
+  controls.on = choose(by("on"), [["", [["", "not known"]]], ...byVendor(devices)], changed("on"));
   controls.engine = choose(by("engine"), [["", [["", "not chosen"], ...engines.map(plain)]]], changed("engine"));
   controls.dtype = choose(by("dtype"), [["", [["", "as stored"], ...dtypes.map(plain)]]], changed("dtype"));
   controls.kv_dtype = choose(by("kv_dtype"), [["", [["", "as the model, or the engine, has it"], ...cache_dtypes.map(plain)]]], changed("kv_dtype"));
@@ -76,7 +94,7 @@ function build({ models, devices, engines, dtypes, cache_dtypes, version }) {
   controls.tp.setStops(doubling(1, 64));
   controls.utilisation.setStops([0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.95, 0.98]);
   for (const radio of document.getElementsByName("ask"))
-    radio.addEventListener("change", () => change("ask", radio.value));
+    radio.addEventListener("change", () => turnTo(radio.value));
   by("question").addEventListener("submit", (event) => event.preventDefault());
 }
 
@@ -152,17 +170,26 @@ function startWorker() {
   return made;
 }
 
-let worker, timer = 0, asked = 0, inWork = null, waiting = null;
+let worker, timer = 0, clearing = 0, asked = 0, inWork = null, waiting = null, answeredAsk = "";
 
 /** The newest question only: what is asked while another is in work waits, and takes the place of
  *  what waited. */
 function ask() {
   answerPlace.setAttribute("aria-busy", "true");
+  clearTimeout(clearing);
+  clearing = setTimeout(clear, state.ask === answeredAsk ? STALE : 0);
   clearTimeout(timer);
   timer = setTimeout(() => {
-    waiting = { id: ++asked, request: request(), of: location.hash };
+    waiting = { id: ++asked, request: request(), ask: state.ask, of: location.hash };
     send();
   }, WAIT);
+}
+
+/** An answer that is not the question's goes. What is said while Python starts stays. */
+function clear() {
+  if (!answeredAsk) return;
+  answerPlace.replaceChildren(make("p", { class: "busy" }, state.ask === "find" ? "Searching all GPUs, which takes some seconds…" : "Reckoning…"));
+  morePlace.replaceChildren();
 }
 
 function send() {
@@ -192,7 +219,9 @@ function answered({ id, answer, failed }) {
   const question = inWork;
   if (id && id === question?.id) inWork = null;
   if (waiting) return send();
-  if (!failed && !answer.error) settle(answer);
+  clearTimeout(clearing);
+  answeredAsk = question?.ask ?? state.ask;
+  if (answer.document) settle(answer);
   document.title = answer.view ? `${answer.view.title} · headcount` : "headcount";
   answerPlace.replaceChildren(...headOf(answer).filter(Boolean));
   morePlace.replaceChildren(...restOf(answer).filter(Boolean));

@@ -52,14 +52,15 @@ class Remedy:
 class Ground:
     """What is known of a start that failed: `have` bytes for the cache of each rank, None where the
     log does not say, of which `rounding` may be the log's; `free` and `total` bytes of the device,
-    None likewise. `estimate` is the longest request by the engine's own account, which knows what
-    the log rounds."""
+    and `node_total` of a host that is the device, None likewise. `estimate` is the longest request
+    by the engine's own account, which knows what the log rounds."""
 
     start: Start
     have: int | None
     rounding: int = 0
     free: int | None = None
     total: int | None = None
+    node_total: int | None = None
     estimate: int | None = None
 
     @property
@@ -107,11 +108,16 @@ class Ground:
         size = self.memory(request)
         if size is None or (size := size - self.rounding) <= 0:
             return None
+        plan = self.plan_in(size, request)
+        return plan if plan is not None and plan.fits else None
+
+    def plan_in(self, size: int, request: PlanRequest | None = None) -> Plan | None:
+        """The plan of `request`, or of the start, with `size` bytes for the cache; None where it
+        cannot be told."""
         try:
-            plan = plan_model(self.start.model, replace(request, kv_memory=size))
+            return plan_model(self.start.model, replace(request or self.request, kv_memory=size))
         except HeadcountError:
             return None
-        return plan if plan.fits else None
 
     def step_bytes(self, **changed: object) -> int | None:
         """What a step takes beside weights and cache under the changed start; None where that

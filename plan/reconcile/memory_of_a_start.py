@@ -36,7 +36,10 @@ def rounded(gib: float | None, addends: int = 1) -> Left | None:
 
 
 def ground_of(log: Log, start: Start, have: Left | None, estimate: int | None = None) -> Ground:
-    """What changes of the start begin from, with `have` for the cache."""
+    """What changes of the start begin from, with `have` for the cache, or what it was told to take,
+    which no log rounds."""
+    if start.told_kv_memory is not None:
+        have = Left(start.told_kv_memory, 0)
     failure = log.failures.get("memory")
     capacity = failure.values.get("capacity") if failure else None
     total = log.figures.get("total", capacity)
@@ -48,6 +51,7 @@ def ground_of(log: Log, start: Start, have: Left | None, estimate: int | None = 
         estimate=estimate,
         free=in_bytes(log.figures.get("free")) if "total" in log.figures else None,
         total=in_bytes(total) if total else (device.usable_memory if device else None),
+        node_total=in_bytes(log.figures.get("node_total")),
     )
 
 

@@ -28,13 +28,35 @@ def _alone(ground: Ground, what: str, value: int | float | str, text: str) -> It
 
 def told_memory(ground: Ground) -> Iterator[Remedy]:
     """Of a start that was told how many bytes to take: as many as a request needs, where the device
-    has them by our reckoning."""
-    budget = ground.budgeted(ground.request)
-    if ground.start.told_kv_memory is None or budget is None:
+    has them by our reckoning, or the host's memory may have them by the log's."""
+    value = _enough(ground)
+    if value is None:
         return
-    value = (budget.kv_cache_bytes + 2 * ground.rounding) // _MIB * _MIB
-    if value <= budget.available_bytes - budget.error_bytes:
-        yield from _alone(ground, "kv_memory", value, f"{format_bytes(value)} for the cache")
+    budget, node = ground.budgeted(ground.request), ground.node_total
+    words = f"{format_bytes(value)} for the cache"
+    if budget is not None:
+        if value <= budget.available_bytes - budget.error_bytes:
+            yield from _alone(ground, "kv_memory", value, words)
+    elif node is not None and value < node:
+        words += ", if so much is free"
+        yield from _alone(ground, "kv_memory", value, words)
+
+
+def told_memory_of_any(ground: Ground) -> Iterator[Remedy]:
+    """The same where nothing is known of the device."""
+    value, budget = _enough(ground), ground.budgeted(ground.request)
+    if value is not None and budget is None and ground.node_total is None:
+        words = f"{format_bytes(value)} for the cache, if the device has so much"
+        yield from _alone(ground, "kv_memory", value, words)
+
+
+def _enough(ground: Ground) -> int | None:
+    """Bytes for the cache that hold the longest request, in whole MiB; None of a start that was not
+    told how many to take."""
+    if ground.start.told_kv_memory is None:
+        return None
+    plan = ground.plan_in(1)
+    return None if plan is None else -(-plan.kv_cache_bytes // _MIB) * _MIB
 
 
 def most_share(ground: Ground) -> float | None:

@@ -23,6 +23,7 @@ from .one_change import (
     sequences_of_a_step,
     tokens_of_a_step,
     told_memory,
+    told_memory_of_any,
     utilisation,
     weights,
     what_is_free,
@@ -34,7 +35,7 @@ def for_the_cache(ground: Ground) -> tuple[Remedy, ...]:
     what needs more devices or other weights."""
     kinds: tuple[Kind, ...] = (
         *(told_memory, utilisation, sequences_of_a_step, eager, cache_type, context, experts_off),
-        *(layers_off, ranks, weights),
+        *(layers_off, ranks, weights, told_memory_of_any),
     )
     return or_together(ground, first_of_each(ground, kinds), every_value(ground))
 

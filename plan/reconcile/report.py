@@ -4,14 +4,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headcount.model.units import format_bytes
-from headcount.report.report import Column, Fact, Report, Table
+from headcount.report.report import Column, Fact, Report, Table, Tone
 
 from ..engines.start_log import Log
 from .explanation import Explanation
 from .figures import Figure
 from .start import Start
 
+_GIB = 2**30
 _LISTED = 8  # files that are named in a note
+# Rows that a terminal shows without --details, if they fit on its screen.
+_BRIEF_CHANGES, _BRIEF_FIGURES, _BRIEF_LOGS = 4, 8, 20
+_DROP = {"low": 2, "high": 2}
+_UNCHECKED = "available memory is the log's own: give --device to check it"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +45,28 @@ class Outcome:
         return self.is_well and any(figure.agrees for figure in self.figures)
 
     @property
+    def is_unchecked(self) -> bool:
+        """The counts follow from the memory that the log has, which nothing was held against."""
+        has_device = self.start is not None and self.start.request.device is not None
+        return not has_device and any(
+            figure.figure == "available_kv_bytes" and figure.agrees is None
+            for figure in self.figures
+        )
+
+    @property
     def verdict(self) -> str:
+        """With what was not checked, where figures agree."""
+        agrees = self.is_as_predicted and self.is_unchecked
+        return f"{self.short_verdict}; {_UNCHECKED}" if agrees else self.short_verdict
+
+    @property
+    def tone(self) -> Tone:
+        if not self.is_well:
+            return "bad"
+        return "good" if self.is_as_predicted and not self.is_unchecked else "open"
+
+    @property
+    def short_verdict(self) -> str:
         if self.error is not None:
             return "not read"
         if self.explanation is not None:
@@ -87,7 +113,7 @@ def report_of(outcome: Outcome) -> Report:
     """One log."""
     start, found = outcome.start, outcome.explanation
     title = f"{outcome.name}: {outcome.model or 'a model that is not known'} on {outcome.engine}"
-    notes = [*(start.notes if start else ()), *outcome.notes, *(found.advice if found else ())]
+    notes = [*(start.notes if start else ())]
     if found is not None and any(remedy.command for remedy in found.remedies):
         notes.append("commands have what bears on memory: the start's other options are to add")
     return Report(
@@ -96,39 +122,48 @@ def report_of(outcome: Outcome) -> Report:
         tables=tuple(_tables(outcome)),
         notes=tuple(notes),
         document={"schema_version": 1, **outcome.document()},
+        records=_with_commands(found) if found is not None and found.remedies else None,
+        is_brief=True,
     )
 
 
 def _facts(outcome: Outcome) -> Iterator[Fact]:
     start, found = outcome.start, outcome.explanation
     if found is None:
-        yield Fact("verdict", "Verdict", outcome.verdict)
+        yield Fact("verdict", "Verdict", outcome.verdict, tone=outcome.tone)
     else:
-        yield Fact("verdict", "Verdict", f"did not start: {found.cause}")
+        yield Fact("verdict", "Verdict", f"did not start: {found.cause}", tone="bad")
         yield from _facts_of_failure(found)
+    for unknown in outcome.notes:
+        yield Fact("unknown", "Not known", unknown)
     if start is not None:
-        request = start.request
-        if request.context is not None:
-            yield Fact("context", "Context", request.context, "tokens")
-        yield Fact("tp", "tp", request.tp, "count")
-        if request.utilisation is not None:
-            yield Fact("utilisation", "Utilisation", f"{request.utilisation:g}")
-        if request.pp > 1:
-            yield Fact("pp", "pp", request.pp, "count")
-        name = request.device.name if request.device else "not known"
-        note = "the log names none; its figures fit this one" if start.device_is_guessed else ""
-        yield Fact("device", "Device", name, "text", note)
+        yield from _facts_of_start(start)
+
+
+def _facts_of_start(start: Start) -> Iterator[Fact]:
+    request = start.request
+    if request.context is not None:
+        yield Fact("context", "Context", request.context, "tokens", drop=2)
+    yield Fact("tp", "tp", request.tp, "count", drop=4)
+    if request.utilisation is not None:
+        yield Fact("utilisation", "Utilisation", f"{request.utilisation:g}", drop=3)
+    if request.pp > 1:
+        yield Fact("pp", "pp", request.pp, "count", drop=4)
+    name = request.device.name if request.device else "not known"
+    if start.device_is_guessed:
+        name += ", which its figures fit: the log names none"
+    yield Fact("device", "Device", name)
 
 
 def _facts_of_failure(found: Explanation) -> Iterator[Fact]:
     if found.needed_bytes is not None:
         words = {True: "as reckoned here", False: "reckoned here otherwise", None: ""}
         agreed = words[found.needed_agrees]
-        yield Fact("needed_bytes", "Needed", found.needed_bytes, "bytes", agreed)
+        yield Fact("needed_bytes", "Needed", _as_logged(found.needed_bytes), note=agreed)
     if found.available_bytes is not None:
-        yield Fact("available_bytes", "There was", found.available_bytes, "bytes")
+        yield Fact("available_bytes", "There was", _as_logged(found.available_bytes))
     if found.too_large is not None:
-        yield Fact("too_large", "Too large", found.too_large)
+        yield Fact("too_large", "Too large", found.too_large, drop=1)
     largest = found.largest_context or found.logged_context
     if largest is not None:
         said = found.logged_context
@@ -139,12 +174,20 @@ def _facts_of_failure(found: Explanation) -> Iterator[Fact]:
         yield Fact("smallest_change", "Smallest change", first.text)
         if first.command:
             yield Fact("command", "Command", first.command)
+    if found.advice:
+        yield Fact("advice", "Advice", "; ".join(found.advice))
+
+
+def _as_logged(nbytes: int) -> str:
+    """In GiB of two digits, as engines log sizes and the cause has them, where that says enough."""
+    return f"{nbytes / _GIB:,.2f} GiB" if abs(nbytes) >= _GIB // 10 else format_bytes(nbytes)
 
 
 def _tables(outcome: Outcome) -> Iterator[Table]:
     found = outcome.explanation
     if found is not None and found.remedies:
         yield _table_of_remedies(found)
+        yield _table_of_commands(found)
     if found is not None and found.shares:
         yield _table_of_shares(found)
     if outcome.figures:
@@ -159,13 +202,32 @@ def _table_of_remedies(found: Explanation) -> Table:
             Column("change", "Change"),
             Column("kv_tokens", "Tokens of cache", "count"),
             Column("concurrency", "Concurrency", "text"),
-            Column("command", "Command"),
         ),
         rows=tuple(
-            (remedy.text, remedy.kv_tokens, f"{remedy.concurrency:.2f}", remedy.command)
+            (remedy.text, remedy.kv_tokens, f"{remedy.concurrency:.2f}")
             for remedy in found.remedies
         ),
+        brief=_BRIEF_CHANGES,
     )
+
+
+def _table_of_commands(found: Explanation) -> Table:
+    return Table(
+        key="commands",
+        title="Commands of the changes",
+        columns=(Column("change", "Change"), Column("command", "Command")),
+        rows=tuple((remedy.text, remedy.command) for remedy in found.remedies),
+        brief=0,
+    )
+
+
+def _with_commands(found: Explanation) -> Table:
+    """Each change in a row, for programs."""
+    table = _table_of_remedies(found)
+    commands = (remedy.command for remedy in found.remedies)
+    rows = ((*row, command) for row, command in zip(table.rows, commands, strict=True))
+    columns = (*table.columns, Column("command", "Command"))
+    return table._replace(columns=columns, rows=tuple(rows))
 
 
 def _table_of_shares(found: Explanation) -> Table:
@@ -178,6 +240,7 @@ def _table_of_shares(found: Explanation) -> Table:
             Column("source", "Source"),
         ),
         rows=tuple((share.term, share.bytes, share.source) for share in found.shares),
+        brief=0,
     )
 
 
@@ -188,9 +251,9 @@ def _table_of_figures(found: Sequence[Figure]) -> Table:
         title="Logged and predicted",
         columns=(
             Column("figure", "Figure"),
-            *(Column(name, name.capitalize()) for name in names),
+            *(Column(name, name.capitalize(), drop=_DROP.get(name, 0)) for name in names),
             Column("agrees", "Agrees"),
-            Column("why", "Why"),
+            Column("why", "Why", drop=1),
         ),
         rows=tuple(
             (
@@ -201,6 +264,7 @@ def _table_of_figures(found: Sequence[Figure]) -> Table:
             )
             for figure in found
         ),
+        brief=_BRIEF_FIGURES,
     )
 
 
@@ -220,13 +284,14 @@ def overview(outcomes: Sequence[Outcome], others: Sequence[str] = ()) -> Report:
         title="Logs",
         columns=(
             Column("log", "Log"),
-            Column("engine", "Engine"),
+            Column("engine", "Engine", drop=2),
             Column("model", "Model"),
             Column("verdict", "Verdict"),
-            Column("largest_context", "Largest context", "count"),
+            Column("largest_context", "Largest context", "count", drop=1),
             Column("what", "What"),
         ),
         rows=tuple(_row(outcome) for outcome in outcomes),
+        brief=_BRIEF_LOGS,
     )
     well = sum(outcome.is_as_predicted for outcome in outcomes)
     notes = [f"No figures that engines log are in {_listed(others)}."] if others else []
@@ -250,7 +315,7 @@ def _listed(names: Sequence[str]) -> str:
 def _row(outcome: Outcome) -> tuple[object, ...]:
     found = outcome.explanation
     largest = (found.largest_context or found.logged_context) if found else None
-    head = (outcome.name, outcome.engine, outcome.model, outcome.verdict, largest)
+    head = (outcome.name, outcome.engine, outcome.model, outcome.short_verdict, largest)
     return (*head, _what(outcome))
 
 
@@ -261,4 +326,6 @@ def _what(outcome: Outcome) -> str:
         change = f"; smallest change: {found.remedies[0].text}" if found.remedies else ""
         return f"{found.cause}{change}"
     wrong = next((f for f in outcome.figures if f.agrees is False), None)
-    return f"{wrong.figure}: {wrong.why}" if wrong else ""
+    if wrong is None:
+        return _UNCHECKED if outcome.is_as_predicted and outcome.is_unchecked else ""
+    return f"{wrong.figure}: {wrong.why}"

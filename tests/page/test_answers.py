@@ -92,7 +92,6 @@ def test_the_files_of_the_page_need_nothing_but_the_standard_library(tmp_path: P
     [
         ({"ask": "plan", "names": ["someone/model"]}, "reads nothing from a network"),
         ({"ask": "audit", "names": ["config.json"]}, "no file of that name was dropped"),
-        ({"ask": "diff", "names": ["gpt2", ""]}, "choose a model"),
         ({"ask": "plan", "names": ["gpt2"], "options": {"device": "h1000"}}, "h100"),
         ({"ask": "plan", "names": ["gpt2"], "options": {"context": "much"}}, "context"),
         ({"ask": "plan", "names": ["gpt2"], "options": {"batch_size": "many"}}, "batch_size"),
@@ -106,6 +105,21 @@ def test_what_cannot_be_answered_is_told(
     found = asked({"options": {}, **request_})
     assert said in found["error"]
     assert "document" not in found
+
+
+@pytest.mark.parametrize(
+    ("ask", "names", "wanted"),
+    [
+        ("plan", [""], "Choose a model"),
+        ("diff", ["gpt2", ""], "Choose two models"),
+        ("reconcile", [""], "Drop a start-up log"),
+    ],
+)
+def test_what_names_nothing_yet_is_asked_for_and_has_no_command(
+    ask: str, names: list[str], wanted: str
+) -> None:
+    found = asked({"ask": ask, "names": names, "options": {}})
+    assert found.keys() == {"wanted"} and found["wanted"].startswith(wanted)
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -115,6 +115,8 @@ DOCUMENT = """(async () => {
   return place.textContent;
 })()"""
 SHOWN = "document.querySelector('main').innerText"
+ELEMENT = "document.getElementById('%s')"
+CHOICE = "document.querySelector('[name=ask][value=%s]')"
 
 
 def ask(tab: Tab, fields: dict[str, str]) -> None:
@@ -280,6 +282,49 @@ def test_a_log_is_read(tab: Tab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(LOG.parent)
     assert tab.run(DOCUMENT) == printed({"ask": "log"}, LOG.name)
     assert "did not start" in tab.run(SHOWN)
+
+
+def test_a_log_that_names_no_device_is_given_none(
+    tab: Tab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever GPU was chosen for another question; one that is chosen for the log counts."""
+    ask(tab, {"ask": "plan", "model": "gpt2", "device": "h100"})
+    give(tab, LOG)
+    monkeypatch.chdir(LOG.parent)
+    assert tab.run(DOCUMENT) == printed({"ask": "log"}, LOG.name)
+    shown = tab.run(SHOWN)
+    assert "H100" not in tab.run("document.querySelector('#more dl').innerText")
+    assert f"headcount reconcile {LOG.name}\n" in shown and "4.39 GiB for the cache" in shown
+    change = "new Event('change', { bubbles: true })"
+    tab.run(f"(on => {{ on.value = 'h100'; on.dispatchEvent({change}) }})({ELEMENT % 'on'}); 0")
+    tab.wait_for(f"location.hash.includes('on=h100') && {OF_THIS}")
+    assert tab.run(DOCUMENT) == printed({"ask": "log", "device": "h100"}, LOG.name)
+
+
+def test_without_a_log_one_is_asked_for(open_tab: Callable[..., Tab]) -> None:
+    tab = open_tab()
+    tab.run(f"{CHOICE % 'log'}.click(); 0")
+    tab.wait_for(OF_THIS)
+    shown = tab.run(SHOWN)
+    assert "Drop a start-up log here" in shown and "choose a model" not in shown.lower()
+    assert "headcount reconcile" not in shown and "No answer" not in shown
+
+
+def test_which_gpus_is_asked_of_all_at_once(open_tab: Callable[..., Tab]) -> None:
+    """Nothing else has to be chosen, and the answer to another question does not stay."""
+    tab = open_tab()
+    assert "fits" in tab.run(SHOWN) and "H100" in tab.run(SHOWN)
+    tab.run(f"{CHOICE % 'find'}.click(); 0")
+    tab.wait_for("document.querySelector('#answer').innerText.includes('Searching all GPUs')")
+    assert tab.run("document.querySelector('#more').innerText") == ""
+    tab.wait_for(OF_THIS)
+    assert tab.run(f"[{ELEMENT % 'device'}.value, location.hash.includes('device')]") == ["", False]
+    assert "headcount plan llama-3.1-8b --context 8192 --target-users 1\n" in tab.run(SHOWN)
+    same = printed({"ask": "find", "users": "1", "context": "8192"}, "llama-3.1-8b")
+    assert tab.run(DOCUMENT) == same
+    tab.run(f"{CHOICE % 'plan'}.click(); 0")
+    tab.wait_for(f"location.hash.includes('device=h100') && {OF_THIS}")
+    assert "headcount plan llama-3.1-8b --device h100 --context 8192" in tab.run(SHOWN)
 
 
 def test_what_cannot_be_answered_is_told(tab: Tab) -> None:

@@ -24,7 +24,7 @@ GIB = 2**30
 
 
 def run(log: str, *args: str) -> Result:
-    return CliRunner().invoke(main, ["reconcile", "-", *args], input=log)
+    return CliRunner().invoke(main, ["reconcile", "-", "--details", *args], input=log)
 
 
 def figures(log: str, *args: str) -> dict[str, Any]:

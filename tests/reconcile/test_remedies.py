@@ -304,6 +304,25 @@ def test_memory_that_was_told_stays_told_or_is_told_to_be_enough() -> None:
     assert "change_kv_memory" not in sample("--device", "5GiB")
 
 
+def test_a_host_s_memory_that_the_log_names_is_offered_to_a_start_that_was_told_less() -> None:
+    """A block has 128 tokens on a host, and the null block stands beside the request's 320."""
+    found, block = sample(), 128 * 2 * 28 * 8 * 128 * 2
+    value = found["change_kv_memory"]["predicted"]
+    assert isinstance(value, int) and 321 * block <= value < 321 * block + 2**20
+    assert "4.39 GiB for the cache, if so much is free" in str(found["change_kv_memory"]["why"])
+    assert list(found)[-3:] == ["change_kv_memory", "change_context", "change_tp"]
+    text = SAMPLE.read_text(encoding="utf-8")
+    assert "change_kv_memory" not in rows(text.replace("(1.0/23.34)", "(1.0/4.34)"))
+    unknown = rows(text.replace("Explicitly set", "Some other words of").replace("on node", "at"))
+    assert "if the device has so much" in str(unknown["change_kv_memory"]["why"])
+    assert list(unknown)[-1] == "change_kv_memory", "what nothing is known of comes last"
+
+
+def test_no_device_is_said_of_a_host() -> None:
+    done = reconcile(SAMPLE.read_text(encoding="utf-8"))
+    assert "Device           not known" in done.output
+
+
 def test_nothing_is_planned_by_rules_that_give_another_need() -> None:
     """5.62 GiB are what 40,960 tokens of Qwen3-8B take; whatever takes 9 is none of these rules."""
     log = vllm("0.10.1", "Qwen/Qwen3-8B", 40960, too_long(40960, "9.00", "4.40", 20000))

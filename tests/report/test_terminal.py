@@ -263,6 +263,14 @@ def test_a_tall_last_text_stands_below_its_row() -> None:
     assert lines(one, width=200)[0].split() == ["A", "B", "Why"]
 
 
+def test_a_command_in_a_table_is_not_broken_within_its_options() -> None:
+    command = "vllm serve m --max-model-len 40960 --kv-cache-memory-bytes 4712300544"
+    one = Table("t", "T", (Column("a", "A"), Column("b", "B")), (("x" * 20, command),))
+    shown = lines(one, width=60)
+    assert max(map(len, shown)) <= 60
+    assert " ".join(" ".join(shown).split()).endswith(command)
+
+
 def test_a_shortened_table_leaves_room_for_the_rest_of_the_screen() -> None:
     rows = tuple((n,) for n in range(40))
     facts = tuple(Fact(f"f{n}", f"f{n}", n, "count") for n in range(12))

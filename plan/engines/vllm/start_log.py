@@ -85,6 +85,7 @@ def _packed(log: Log, line: str) -> None:
 def _on_cpu(log: Log, line: str) -> None:
     """Its blocks have 128 tokens, and no step is scheduled before the last is done
     (CpuPlatform.check_and_update_config of vllm/platforms/cpu.py)."""
+    log.settings["platform"] = "cpu"
     log.say("block_size", 128, trust=0)
     log.settings["async_scheduling"] = "False"
 
@@ -260,6 +261,7 @@ LOG = StartLog(
         LogLine("total_gpu_memory", rf"total_gpu_memory \(?\s{{0,8}}{NUMBER}GiB", "total"),
         LogLine("available_kv_cache_m", rf"kv_cache_memory\s{{1,8}}{NUMBER}GiB", "available_gib"),
         LogLine("instance can use", rf"instance can use\s{{1,8}}{NUMBER}GiB", "requested"),
+        LogLine("GiB for KV cache on node", rf"\([0-9.]+/{NUMBER}\) GiB for KV", "node_total"),
         LogLine("max_model_len: reduced", rf"reduced from [0-9]+ to {NUMBER} to fit", "context"),
     ),
     numbers=(
@@ -339,7 +341,8 @@ LOG = StartLog(
         *(("Using V2 Model Runner", _second_runner), ("detected platform", _platform)),
         ("nvidia/vllm:", _image_of_nvidia),
         *(("--runner pooling", _pools), ("task='embed'", _pools)),
-        *(("CPU KV cache size", _on_cpu), ("CompressedTensorsWNA16", _packed)),
+        *(("CPU KV cache size", _on_cpu), ("GiB for KV cache on node", _on_cpu)),
+        ("CompressedTensorsWNA16", _packed),
     ),
     finish=_finish,
     own_account=_own_account,

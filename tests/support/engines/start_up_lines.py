@@ -9,7 +9,7 @@ from headcount.cli import main
 
 
 def reconcile(log: str, *args: str) -> Result:
-    return CliRunner().invoke(main, ["reconcile", "-", *args], input=log)
+    return CliRunner().invoke(main, ["reconcile", "-", "--details", *args], input=log)
 
 
 def rows(log: str, *args: str) -> dict[str, dict[str, Any]]:
