@@ -152,7 +152,8 @@ def test_a_shell_completes_commands_models_and_devices(program: Path) -> None:
 def test_bash_offers_the_names(program: Path) -> None:
     """What bash has in the end: of its script's answers some undo those before them."""
     asking = {**os.environ, "_HEADCOUNT_COMPLETE": "bash_source"}
-    script = subprocess.run([program / "headcount"], env=asking, capture_output=True, text=True).stdout
+    command = [program / "headcount"]
+    script = subprocess.run(command, env=asking, capture_output=True, text=True).stdout
     asked = (
         f"compopt() {{ :; }}; {script}\nCOMP_WORDS=(headcount audit llama-3-8); COMP_CWORD=2;"
         f' _headcount_completion {program}/headcount; echo "${{COMPREPLY[@]}}"'
