@@ -33,6 +33,13 @@ def is_known(model_type: str) -> bool:
     return architecture_of(base_type(model_type)) is not None
 
 
+def near_types(model_type: str) -> tuple[str, ...]:
+    """Types that are spelt nearly like one that no lineage has, the nearest first."""
+    from difflib import get_close_matches  # slow to import, and only what is unknown wants it
+
+    return tuple(get_close_matches(model_type, index()["types"], n=3, cutoff=0.75))
+
+
 def standard_spelling(model_type: str) -> str:
     """The type that `model_type` is another spelling of; any other is its own."""
     return index()["spellings"].get(model_type, model_type)

@@ -18,7 +18,7 @@ from .rules.declared import OF_BYTES
 from .rules.rule import in_order, run
 
 # Warnings that what is audited may be another model than is meant.
-_DOUBTS = ("H418", "H422")
+DOUBTS = ("H418", "H422")
 
 
 def audit_model(target: str, config: str | None = None, *, strict: bool = False) -> Audit:
@@ -37,7 +37,7 @@ def audit_model(target: str, config: str | None = None, *, strict: bool = False)
             f"{source.where}: nothing describes model_type {audit.spec.model_type!r}: without"
             " --strict its config is read by the standard names"
         )
-    doubts = (f for f in audit.findings if f.code in _DOUBTS and f.severity == "warning")
+    doubts = (f for f in audit.findings if f.code in DOUBTS and f.severity == "warning")
     doubt = next(doubts, None)
     if strict and doubt is not None:
         raise UnsupportedModelError(

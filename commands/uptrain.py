@@ -42,8 +42,12 @@ _SCHEDULE = stack(
         "--warmup", click.IntRange(0), "Steps in which the rate rises, at the start of each phase."
     ),
     _option("--decay", click.Choice(DECAYS)),
-    _option("--batch-size", AT_LEAST_1, "Rows of a step, in all processes together."),
-    click.option("--sequence-length", type=TOKENS, help="Tokens of a row; default: up to 1,024."),
+    _option("--batch-size", AT_LEAST_1, "Rows (or pairs) of a step, in all processes together."),
+    click.option(
+        "--sequence-length",
+        type=TOKENS,
+        help="Tokens of a row, or at most of a pair; default: up to 1,024.",
+    ),
     _option(
         "--gradient-accumulation",
         AT_LEAST_1,
@@ -57,7 +61,9 @@ _LOSS = stack(
         "Of both models' logits in the KL divergence.",
     ),
     _option(
-        "--cross-entropy", _WEIGHT, "Weight of the text's own tokens beside the KL divergence."
+        "--cross-entropy",
+        _WEIGHT,
+        "Weight of the tokens that are there to predict, beside the KL divergence.",
     ),
     _option(
         "--hidden-loss", _WEIGHT, "Weight of the relative squared error of every layer's output."
@@ -70,8 +76,13 @@ _OPTIONS = stack(
         "texts",
         type=PATH,
         multiple=True,
-        required=True,
         help="UTF-8; may be given several times.",
+    ),
+    click.option(
+        "--pairs",
+        type=PATH,
+        multiple=True,
+        help="Sources and targets for an encoder-decoder, in place of a text.",
     ),
     click.option(
         "--output-dir", type=PATH, help="The folder to make; default: CONVERTED-uptrained."
@@ -81,7 +92,7 @@ _OPTIONS = stack(
     _option(
         "--held-out",
         TOKENS,
-        "Tokens to measure on, from the ends of the texts: at most a tenth of them.",
+        "Tokens to measure on, from the ends of the files: at most a tenth of them.",
     ),
     click.option("--tokenizer", type=PATH, help="A folder; default: that of CONVERTED."),
     click.option(
@@ -118,6 +129,7 @@ def uptrain(
     converted: str,
     teacher: str,
     texts: tuple[Path, ...],
+    pairs: tuple[Path, ...],
     form: str,
     output: Path | None,
     **options: Any,
@@ -128,9 +140,13 @@ def uptrain(
     result is measured on text that was held out, and lies in a new folder; both models are only
     read. A run that was stopped goes on with its last checkpoint when it is started again.
 
+    An encoder-decoder (T5, BART, Whisper) learns pairs of a source and a target, or, of a text,
+    what ORIGINAL says of each of its lines.
+
     \b
     Example:
       headcount uptrain ./gqa --teacher ./mha --text prose.txt
+      headcount uptrain ./t5-gqa --teacher ./t5 --pairs pairs.tsv
       torchrun --nproc_per_node 4 -m headcount uptrain ./gqa \\
         --teacher ./mha --text prose.txt --shard
     """
@@ -142,7 +158,9 @@ def uptrain(
         target = options.get("output_dir")
         read = [Path(converted), Path(teacher)]
         check_report_path(output, read if target is None else [*read, target])
-        request = UptrainRequest(converted=converted, teacher=teacher, texts=texts, **options)
+        request = UptrainRequest(
+            converted=converted, teacher=teacher, texts=texts, pairs=pairs, **options
+        )
         with on_signals(exit_cleanly):
             report = uptrain(request)
         write_reports([uptraining_report(report)], form, output)

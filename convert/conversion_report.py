@@ -12,7 +12,13 @@ from .conversion import ConversionReport, LayerError
 from .digest_record import DIGEST_OF_TENSORS
 from .fitted_table import fitted_notes, fitted_tables
 from .gguf.gguf_file import NAME
-from .plan.describe import budget_in_words, describe_plan, method_in_words, pruned_in_words
+from .plan.describe import (
+    budget_in_words,
+    cache_in_words,
+    describe_plan,
+    method_in_words,
+    pruned_in_words,
+)
 from .plan.document import conversion_plan_document
 from .plan.existing import DIGEST
 from .plan.plan import ConversionPlan, OutputFile
@@ -98,6 +104,7 @@ def conversion_report(report: ConversionReport) -> Report:
         title=f"{report.target}: {_DONE[report.done_before]}",
         facts=(
             *_kept(report.plan),
+            *_cache(report.plan),
             *_format(report.plan),
             Fact(key="nbytes", title="Weights", value=report.plan.nbytes, unit="bytes"),
         ),
@@ -138,6 +145,11 @@ def _kept(plan: ConversionPlan) -> Iterator[Fact]:
     if plan.budget is not None:
         reached, *how = budget_in_words(plan.budget)
         yield Fact(key="budget", title="Budget", value=reached, note="; ".join(how))
+
+
+def _cache(plan: ConversionPlan) -> Iterator[Fact]:
+    if plan.layers:
+        yield Fact(key="cache", title="KV cache", value=cache_in_words(plan))
 
 
 def _format(plan: ConversionPlan) -> Iterator[Fact]:
@@ -242,7 +254,7 @@ def _files(report: ConversionReport) -> Iterator[Table]:
     columns = (
         Column(key="name", title="File"),
         Column(key="bytes", title="Bytes", unit="exact_bytes"),
-        Column(key="digest", title="XXH3 (128 bits)"),
+        Column(key="digest", title="XXH3, 128 bits (* docs/verify.md)"),
     )
     for key, title, entries in _named(report):
         rows = tuple(
@@ -258,7 +270,6 @@ def _named(report: ConversionReport) -> Iterator[tuple[str, str, Mapping[str, Ma
 
 
 def _digests(report: ConversionReport) -> Iterator[str]:
-    yield "*: over the header and the digests of the tensors that were read (docs/verify.md)"
     more = sum(max(len(entries) - limits.FILES_SHOWN.most, 0) for _, _, entries in _named(report))
     if more:
         yield f"conversion.json names the digests of {more} more files"

@@ -30,10 +30,22 @@ def check_same_tokens(
 ) -> None:
     """Raises IncomparableModelsError unless the tokenizer of `original` has the vocabulary of
     `tokenizer`, which is that of `model`, and cuts what was `read` alike: into `encoded`."""
-    other = load_tokenizer(original.folder)
-    same = tokenizer.get_vocab() == other.get_vocab()
-    if not same or encode_documents(other, *read, max_tokens) != encoded:
-        raise IncomparableModelsError(
-            f"{model.id} and {original.id} have different tokenizers: their tokens cannot be"
-            " compared; evaluate each alone, or name the one for both with --tokenizer"
-        )
+    check_same_tokenizer(tokenizer, model, original)
+    if encode_documents(load_tokenizer(original.folder), *read, max_tokens) != encoded:
+        raise _different(model, original)
+
+
+def check_same_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, model: RunnableModel, original: RunnableModel
+) -> None:
+    """Raises IncomparableModelsError unless the tokenizer of `original` has the vocabulary of
+    `tokenizer`, which is that of `model`."""
+    if load_tokenizer(original.folder).get_vocab() != tokenizer.get_vocab():
+        raise _different(model, original)
+
+
+def _different(model: RunnableModel, original: RunnableModel) -> IncomparableModelsError:
+    return IncomparableModelsError(
+        f"{model.id} and {original.id} have different tokenizers: their tokens cannot be"
+        " compared; evaluate each alone, or name the one for both with --tokenizer"
+    )

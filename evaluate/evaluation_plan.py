@@ -124,7 +124,7 @@ def _check_tokens(
     for original in runnables[1:]:
         check_same_vocabulary(runnables[0], original)
     for runnable in runnables:
-        check_ids(encoded.tokens, runnable)
+        check_ids(encoded.tokens.ids, runnable)
     for original in runnables[1:]:
         if request.tokenizer is None and has_vocabulary(original.folder):
             check_same_tokens(

@@ -5,7 +5,7 @@ runs on chunks of positions. Both go through the model's own forward, so logit s
 biases are what they are in the model.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -25,23 +25,24 @@ def chunk_positions(vocab_size: int) -> int:
 
 
 class RowLogits:
-    """The logits of `input_ids` ([rows, tokens], on the model's device), by ranges of positions.
+    """The logits of what a model reads, [rows, …] by the names of its forward's arguments and on
+    its device, by ranges of positions; of an encoder-decoder as a `whole` alone.
 
     `options` go to the model's forward. `hidden_states` are what the model's output has under that
-    name once `at` was called: None unless `options` ask for them.
+    name once it was run, for each of its stacks: empty unless `options` ask for them.
     """
 
-    def __init__(self, model: PreTrainedModel, input_ids: Tensor, **options: Any) -> None:
-        self.hidden_states: tuple[Tensor, ...] | None = None
+    def __init__(self, model: PreTrainedModel, read: Mapping[str, Tensor], **options: Any) -> None:
+        self.hidden_states: tuple[tuple[Tensor, ...], ...] = ()
         self._model = model
-        self._input_ids = input_ids
+        self._read = dict(read)
         self._options = {"use_cache": False, **options}
         self._replays = [_Replay(body) for body in _bodies(model)]
 
     def whole(self) -> Tensor:
         """Logits of all positions at once: [rows, tokens, vocabulary]."""
-        output = run_model(self._model, input_ids=self._input_ids, **self._options)
-        self.hidden_states = getattr(output, "hidden_states", None)
+        output = run_model(self._model, **self._read, **self._options)
+        self.hidden_states = _hidden_states(output)
         logits: Tensor = output.logits
         return logits
 
@@ -53,19 +54,29 @@ class RowLogits:
                 stack.enter_context(replay.installed())
             output = run_model(
                 self._model,
-                input_ids=self._input_ids,
+                **self._read,
                 logits_to_keep=positions,
                 **self._options,
             )
-        self.hidden_states = getattr(output, "hidden_states", None)
+        self.hidden_states = _hidden_states(output)
         logits: Tensor = output.logits
         replayable = any(replay.output is not None for replay in self._replays)
-        if not replayable or logits.shape[:2] != (len(self._input_ids), stop - start):
+        if not replayable or logits.shape[:2] != (self._rows, stop - start):
             raise UnsupportedModelError(
                 f"model_type {self._model.config.model_type}: transformers gives its logits only"
                 " for all positions at once, which evaluate does not do"
             )
         return logits
+
+    @property
+    def _rows(self) -> int:
+        return len(next(iter(self._read.values())))
+
+
+def _hidden_states(output: Any) -> tuple[tuple[Tensor, ...], ...]:
+    names = ("hidden_states", "encoder_hidden_states", "decoder_hidden_states")
+    found = (getattr(output, name, None) for name in names)
+    return tuple(states for states in found if states is not None)
 
 
 class _Replay:

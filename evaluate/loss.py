@@ -169,8 +169,9 @@ class _ReadWindow:
         if bos:
             input_ids = torch.cat([ids[None, :1], input_ids[:, 1:]], dim=1)
         self._ids, self._start = ids, window.start
-        self._logits = RowLogits(model, input_ids)
-        self._original_logits = None if original is None else RowLogits(original, input_ids)
+        read = {"input_ids": input_ids}
+        self._logits = RowLogits(model, read)
+        self._original_logits = None if original is None else RowLogits(original, read)
 
     def scores(self, first: int, last: int, *, compared: bool = True) -> TextScores:
         """Of the tokens `[first, last)`; `compared`: with the divergence from the original."""

@@ -22,7 +22,7 @@ from .values import Check, Name, Size, flag, integer, number, one_of, path, sett
 from .values import named as folder_name
 from .values import text as a_text
 
-_DEFAULTS = UptrainRequest(converted="", teacher="", texts=())
+_DEFAULTS = UptrainRequest(converted="", teacher="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,8 @@ def uptrain(
     converted: Name,
     *,
     teacher: Name,
-    text: Name | Sequence[Name],
+    text: Name | Sequence[Name] = (),
+    pairs: Name | Sequence[Name] = (),
     output_dir: Name | None = None,
     steps: int = _DEFAULTS.steps,
     phase_one: float = _DEFAULTS.phase_one,
@@ -85,7 +86,9 @@ def uptrain(
     progress: bool = False,
 ) -> UptrainingResult:
     """Trains the model in the folder `converted` to predict what `teacher`, the original in its
-    folder, predicts on `text`, one or several UTF-8 files. Needs the extra `convert`.
+    folder, predicts on `text`, one or several UTF-8 files; an encoder-decoder on `pairs`, files of
+    sources and targets, or on what `teacher` says of the lines of `text`. Needs the extra
+    `convert`.
 
     The result lies in `output_dir` (None: CONVERTED-uptrained), a new folder; both models are only
     read, and a second call finds it done. First attention and norms learn, for the share
@@ -110,17 +113,20 @@ def uptrain(
     run |= {"seed": seed, "checkpoint_every": checkpoint_every, "resume": resume}
     run |= {"shard": shard}
     given = settled({**schedule, **rows, **losses, **run, "output_dir": output_dir}, _CHECKS)
-    texts = [text] if isinstance(text, str | PathLike) else list(text)
-    if not texts:
-        raise HeadcountError("text is empty: name a UTF-8 file at least")
     request = UptrainRequest(
         converted=folder_name("converted", converted),
         teacher=folder_name("teacher", teacher),
-        texts=tuple(path("text", one) for one in texts),
+        texts=_paths("text", text),
+        pairs=_paths("pairs", pairs),
         **given,
     )
     with bars(progress):
         return _uptrained(request)
+
+
+def _paths(name: str, given: Name | Sequence[Name]) -> tuple[Path, ...]:
+    listed = [given] if isinstance(given, str | PathLike) else list(given)
+    return tuple(path(name, one) for one in listed)
 
 
 def _share(name: str, value: Any) -> float:

@@ -10,6 +10,7 @@ _TOKEN_SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
 _BYTE_SUFFIX = {
     **{"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12},
     **{"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40},
+    **{"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12},
 }
 _COUNT_SUFFIX = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
@@ -21,8 +22,8 @@ def parse_tokens(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from `80GiB` (2^30) or `24GB` (10^9); `18.69GiB`, which is no whole number of them, is
-    rounded down. Raises HeadcountError."""
+    """Bytes from `80GiB` (2^30) or `24GB` (10^9, as is `24G`); `18.69GiB`, which is no whole number
+    of them, is rounded down. Raises HeadcountError."""
     expected = "a size, such as 80GiB (2^30 bytes) or 24GB (10^9 bytes)"
     return _parse(text, _BYTE_SUFFIX, expected, rounds=True)
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headcount.audit.auditing import audit_model, audit_source
+from headcount.audit.auditing import DOUBTS, audit_model, audit_source
 from headcount.model.errors import HeadcountError
 from headcount.model.pruned_heads import PrunedShare, parse_pruned_share
 from headcount.report import FOR_PEOPLE
-from headcount.report.report import Report
+from headcount.report.report import Report, counts_in_words
 from headcount.sources.hub_names import split_target
 
 from .devices import parse_devices
@@ -125,7 +125,27 @@ def _reasons(result: PlanResult, of: str = "") -> Iterator[str]:
 def _with_findings(report: Report, audit: "Audit") -> Report:
     findings = [finding.document() for finding in audit.findings]
     document = {**report.document, "findings": findings}
-    return report._replace(findings=audit.findings, document=document)
+    mark = _doubts(audit)
+    facts = (
+        fact._replace(value=f"{fact.value}{mark}") if fact.key == "verdict" else fact
+        for fact in report.facts
+    )
+    return report._replace(facts=tuple(facts), findings=audit.findings, document=document)
+
+
+def _doubts(audit: "Audit") -> str:
+    """What a verdict is marked with: findings by which what was planned may be another model than
+    is meant, and errors."""
+    found = [
+        finding
+        for finding in audit.findings
+        if finding.severity == "error" or (finding.severity == "warning" and finding.code in DOUBTS)
+    ]
+    if not found:
+        return ""
+    codes = ", ".join(dict.fromkeys(finding.code for finding in found))
+    what = "a config" if audit.checkpoint is None else "files"
+    return f", by {what} with {counts_in_words(found)} ({codes})"
 
 
 def _several(

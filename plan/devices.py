@@ -16,7 +16,8 @@ _TABLE = Path(__file__).with_name("devices.json")
 # Words that `torch.cuda.get_device_name` and shops put before the model's own name.
 _BRANDS = frozenset(("amd", "apple", "aws", "geforce", "google", "instinct", "intel", "radeon"))
 # A name can hold digits too (`4090`, `4060 Ti 16GB`), so a size must be one number and its unit.
-_SIZE = re.compile(r"[\d.,_]+\s*[kmgt]?i?b", re.ASCII | re.IGNORECASE)
+_SIZE = re.compile(r"([\d.,_]+)\s*(?:[kmgt]i?b?|b)", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(r"\d{1,4}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,6 +98,16 @@ def parse_devices(text: str) -> tuple[Device, ...]:
     return tuple(found.values())
 
 
+def sold_as(device: Device) -> tuple[Device, ...]:
+    """Of a device that is a size alone, those whose makers name that number of gigabytes: they have
+    2^30 bytes of each, less what hardware and driver keep."""
+    match = _SIZE.fullmatch(device.key)
+    if match is None or device.memory < 10**9:
+        return ()
+    number = match[1].replace(",", "").replace("_", "")
+    return tuple(one for one in all_devices() if number == f"{one.memory / 2**30:g}")
+
+
 @lru_cache(maxsize=1)
 def _index() -> dict[str, Device]:
     return {
@@ -112,6 +123,12 @@ def _normalise(name: str) -> str:
 
 
 def _unknown(name: str) -> str:
+    if _NUMBER.fullmatch(name.strip()):
+        size = name.strip()
+        return (
+            f"no device is named {name!r}: is {size}GiB meant (2^30 bytes each), or {size}GB"
+            " (10^9)?\n`headcount devices` lists what can be named"
+        )
     near = _nearest(name)
     offer = f"; nearest: {', '.join(near)}" if near else ""
     return (

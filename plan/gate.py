@@ -10,15 +10,25 @@ from headcount.model.units import parse_tokens
 
 from .plan import Plan, Verdict
 
-_FORM = re.compile(r"\s*(context|concurrency|kv_tokens)\s*>=\s*(\S.*)")
+_FORM = re.compile(r"(context|concurrency|kv_tokens)\s*(>=?)\s*([^\s>=].*)")
+_MEANT = "fits, context>=32k, concurrency>=8 or kv_tokens>=1m is meant"
 
 
 class Requirement(NamedTuple):
-    """`least` is None for `fits`."""
+    """`least` is None for `fits`; `is_more`: more than that is required."""
 
     text: str
     figure: str
     least: float | None = None
+    is_more: bool = False
+
+    def is_met(self, found: float | bool) -> bool:
+        if self.least is None:
+            return bool(found)
+        return found > self.least if self.is_more else found >= self.least
+
+
+_ALMOST = 1 - 1e-9  # the share of what does not hold, however near it is
 
 
 class Held(NamedTuple):
@@ -36,7 +46,7 @@ class Held(NamedTuple):
         """How much of what is required is there, 1 where it holds."""
         if self.holds or not self.requirement.least:
             return float(self.holds)
-        return self.low / self.requirement.least
+        return min(self.low / self.requirement.least, _ALMOST)
 
     @property
     def text(self) -> str:
@@ -61,7 +71,7 @@ def _finite(value: float) -> float | None:
 
 
 def parse_requirements(text: str) -> tuple[Requirement, ...]:
-    """`fits`, `context>=32k`, `concurrency>=8`, several with commas. Raises HeadcountError."""
+    """`fits`, `context>=32k`, `concurrency > 8`, several with commas. Raises HeadcountError."""
     return tuple(_parse(part.strip()) for part in text.split(","))
 
 
@@ -70,12 +80,21 @@ def _parse(text: str) -> Requirement:
         return Requirement(text=text, figure="fits")
     match = _FORM.fullmatch(text)
     if match is None:
-        raise HeadcountError(
-            f"--require {short(text)}: fits, context>=32k, concurrency>=8 or kv_tokens>=1m is meant"
-        )
-    figure, value = match.groups()
+        raise HeadcountError(f"--require {short(text)}: {_MEANT}{_unquoted(text)}")
+    figure, sign, value = match.groups()
     least = _number(value) if figure == "concurrency" else float(parse_tokens(value))
-    return Requirement(text=text, figure=figure, least=least)
+    return Requirement(text=text, figure=figure, least=least, is_more=sign == ">")
+
+
+def _unquoted(text: str) -> str:
+    """What a shell did to a requirement without quotes: all behind `>` names a file to it."""
+    if text not in _FIGURES:
+        return ""
+    asked = f"{text}>={'8' if text == 'concurrency' else '32k'}"
+    return (
+        f"\nquote it, --require '{asked}': without quotes a shell takes > for a file to write,"
+        " which it then has made"
+    )
 
 
 def _number(text: str) -> float:
@@ -109,9 +128,13 @@ def check(plan: Plan, requirements: tuple[Requirement, ...]) -> tuple[Held, ...]
     return tuple(_check(plan, requirement) for requirement in requirements)
 
 
+def may_hold(plan: Plan, requirements: tuple[Requirement, ...]) -> bool:
+    """Whether each requirement holds if the estimates err in the plan's favour."""
+    return all(one.is_met(_FIGURES[one.figure](plan.high)) for one in requirements)
+
+
 def _check(plan: Plan, requirement: Requirement) -> Held:
     figure = _FIGURES[requirement.figure]
     found, low = figure(plan), figure(plan.low)
-    holds = bool(low) if requirement.least is None else low >= requirement.least
-    holds = holds and plan.low.loads and not plan.refusals
+    holds = requirement.is_met(low) and plan.low.loads and not plan.refusals
     return Held(requirement, found=found, low=low, holds=holds, verdict=plan.verdict)

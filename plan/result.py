@@ -4,6 +4,7 @@ it. Each part is worked out when it is asked for."""
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING
 
 from headcount.model.errors import HeadcountError
@@ -66,6 +67,38 @@ class PlanResult:
             for option in self.of_each_device
             if option.verdict == "fits" and _share(option.plan, self.required) >= 1
         )
+
+    @cached_property
+    def perhaps(self) -> Candidate | None:
+        """What is borderline and costs less than what surely serves, or has less memory where no
+        prices are known: the least of it."""
+        sure = self.chosen
+        if sure is None or sure.verdict != "fits" or not self.holds:
+            return None
+        return next((one for one in self._borderline if self._price(one) < self._price(sure)), None)
+
+    def perhaps_instead(self, sure: Candidate) -> Candidate | None:
+        """The fewest cards of the same device that are borderline, where those are fewer."""
+        if sure.verdict != "fits":
+            return None
+        fewer = (
+            one for one in self._borderline if one.device == sure.device and one.cards < sure.cards
+        )
+        return min(fewer, key=lambda one: one.cards, default=None)
+
+    @cached_property
+    def _borderline(self) -> tuple[Candidate, ...]:
+        """Which may serve, and hold what is required."""
+        found = tuple(option for option in self.ranking if option.verdict == "borderline")
+        if not self.required:
+            return found
+        from .gate import may_hold
+
+        return tuple(option for option in found if may_hold(option.plan, self.required))
+
+    def _price(self, candidate: Candidate) -> tuple[float, int]:
+        price = self.an_hour(candidate)
+        return inf if price is None else price, candidate.total_memory
 
     @property
     def holds(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from headcount.arch.formats.by_config import Quantised
 from headcount.arch.formats.weight_bytes import Stored
+from headcount.arch.registry import near_types
 from headcount.model.dtypes import BITS
 from headcount.model.errors import HeadcountError
 from headcount.model.spec import ModelSpec
@@ -70,8 +71,8 @@ def plan_weights(
     if spec.parameters is None:
         raise HeadcountError(
             f"the number of parameters of {model.model_id} is not known, so neither are its"
-            " weights: plan a folder that holds the weights, or give the count, as in"
-            " --parameters 7b"
+            f" weights: {_described(model)}plan a folder that holds the weights, or give the count,"
+            " as in --parameters 7b"
         )
     wide = wide_bits(spec, compute_dtype)
     loaded = as_loaded(model, dtype)
@@ -79,6 +80,19 @@ def plan_weights(
     if stored is not None:
         return _quantised(spec, stored, wide, with_prediction=with_prediction)
     return _uniform(spec, BITS[dtype or spec.dtype or compute_dtype], spec.parameters)
+
+
+def _described(model: PlannedModel) -> str:
+    if not model.spec.assumed:
+        return ""
+    return f"{nothing_describes(model.spec.model_type or '')}; "
+
+
+def nothing_describes(model_type: str) -> str:
+    """What is said of a type that no lineage has."""
+    near = near_types(model_type)
+    offer = f" (nearest: {', '.join(near)})" if near else ""
+    return f"nothing describes model_type {model_type!r}{offer}"
 
 
 def wide_bits(spec: ModelSpec, compute_dtype: str) -> int:

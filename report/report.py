@@ -87,13 +87,15 @@ class Column(NamedTuple):
 
 class Table(NamedTuple):
     """Rows of raw values, one per column; None prints as an empty cell. `brief` is how many rows a
-    terminal shows without --details; None: all."""
+    terminal shows without --details; None: all. Of those it keeps `least` as long as anything else
+    can go."""
 
     key: str
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[object, ...], ...]
     brief: int | None = None
+    least: int = 2
 
     @property
     def numeric(self) -> list[bool]:

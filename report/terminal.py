@@ -1,7 +1,7 @@
 """Reports in a terminal: the answer first and last, and between them what fits on its screen."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from headcount.model.text import printable
 from headcount.model.units import format_bytes
@@ -25,7 +25,7 @@ _COLORS = {"good": "32", "open": "33", "bad": "31", "title": "1"}
 _BLOCKS, _LETTERS = "█▓▒░", "#=+:"  # of the parts of a bar, in their order
 _WIDEST_BAR = 64
 _SCREEN = 23  # lines, and one for the prompt
-_FEWEST_ROWS = 2  # of a table that is shortened
+_FEWEST_ROWS = 2  # of a table that is shortened, whatever it should keep
 _MORE = "…"  # in the place of a text that --details shows
 _NEVER_LEFT_OUT = ("Warning: ", "To start: ")  # how notes begin
 
@@ -55,23 +55,44 @@ def _shortened(report: Report, view: View) -> list[str]:
 
 
 def _a_row_less(report: Report, view: View) -> Report | None:
-    rows = max((min(t.brief, len(t.rows)) for t in report.tables if t.brief), default=0) - 1
-    if rows < _FEWEST_ROWS:
+    """Of the tables with most, which keep what they should."""
+    return _without_a_row(report, {table.key: table.least for table in report.tables})
+
+
+def _a_row_less_than_it_should(report: Report, view: View) -> Report | None:
+    return _without_a_row(report, dict.fromkeys((table.key for table in report.tables), 0))
+
+
+def _without_a_row(report: Report, least: Mapping[str, int]) -> Report | None:
+    shown = {t.key: min(t.brief, len(t.rows)) for t in report.tables if t.brief}
+    longer = {n for key, n in shown.items() if n > max(least[key], _FEWEST_ROWS)}
+    if not longer:
         return None
-    tables = (t._replace(brief=min(t.brief, rows)) if t.brief else t for t in report.tables)
+    rows = max(longer) - 1
+    tables = (
+        t._replace(brief=max(min(shown[t.key], rows), min(shown[t.key], least[t.key])))
+        if t.brief
+        else t
+        for t in report.tables
+    )
     return report._replace(tables=tuple(tables))
 
 
 def _a_fact_s_note_less(report: Report, view: View) -> Report | None:
-    """The longest of those that break their line."""
+    """The longest of those that break their line, but that of a verdict alone, which says
+    of what it is."""
     shown = [fact for fact in report.facts if not fact.detail]
     side = max((columns(fact.title) for fact in shown), default=0)
     room = (view.width or 0) - side - 4
-    noted = [fact for fact in shown if fact.note not in ("", _MORE)]
+    noted = [fact for fact in shown if fact.note not in ("", _MORE) and _may_be_cut(fact, report)]
     longest = max(noted, key=lambda fact: columns(fact_line(fact)), default=None)
     if longest is None or columns(fact_line(longest)) <= room:
         return None
     return _with_fact(report, longest, longest._replace(note=_MORE))
+
+
+def _may_be_cut(fact: Fact, report: Report) -> bool:
+    return fact.key != "verdict" or len(_answers(report)) > 1
 
 
 def _a_fact_less(report: Report, view: View) -> Report | None:
@@ -125,8 +146,8 @@ def _no_table(report: Report, view: View) -> Report | None:
 
 
 _WAYS = (
-    *(_a_row_less, _a_fact_s_note_less, _a_fact_less, _a_long_note_less),
-    *(_no_table_named, _no_table),
+    *(_a_row_less, _a_fact_s_note_less, _a_fact_less, _a_long_note_less, _no_table_named),
+    *(_a_row_less_than_it_should, _no_table),
 )
 
 

@@ -1,6 +1,7 @@
 """A table as wide as a terminal at most. In this order: headings break, columns go (those with the
-highest `Column.drop` first), texts break, a last text that would become a tall column stands below
-its row, and what is still too wide is written a value a line."""
+highest `Column.drop` first), texts break, those of the first column last, since they say what a row
+is of, a last text that would become a tall column stands below its row, and what is still too wide
+is written a value a line."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from .view import broken, columns
 
 _GAP = 2  # between columns
 _TEXT = 24  # columns that a text keeps before a column is left out for it
+_NAME = 36  # which the first keeps, if it is a text
 _LEAST = 10  # and at least
 _TALL = 4  # lines of a cell; a text of more stands below its row
 
@@ -23,6 +25,7 @@ class _Column(NamedTuple):
     title: str
     drop: int
     is_right: bool
+    is_first: bool
     cells: tuple[str, ...]
 
     @property
@@ -31,8 +34,13 @@ class _Column(NamedTuple):
         return max(columns(text) for text in (*self.cells, *_parts(self.title), ""))
 
     @property
+    def is_blank(self) -> bool:
+        return bool(self.cells) and not any(self.cells)
+
+    @property
     def comfortable(self) -> int:
-        return self.content if self.is_right else min(self.content, _TEXT)
+        kept = _NAME if self.is_first else _TEXT
+        return self.content if self.is_right else min(self.content, kept)
 
 
 def terminal_table(table: Table, width: int | None, rows: int | None = None) -> Iterator[str]:
@@ -61,6 +69,7 @@ def _columns(table: Table, rows: int | None) -> list[_Column]:
             title=printable(column.title),
             drop=column.drop,
             is_right=bool(table.rows) and right,
+            is_first=at == 0,
             cells=tuple(printable(cell(row[at], column.unit)) for row in shown),
         )
         for at, (column, right) in enumerate(zip(table.columns, table.numeric, strict=True))
@@ -68,9 +77,12 @@ def _columns(table: Table, rows: int | None) -> list[_Column]:
 
 
 def _kept(found: list[_Column], width: int | None) -> list[_Column]:
-    """Without those that must go; what goes alike goes together."""
-    kept = list(found)
-    while width is not None and _total([column.comfortable for column in kept]) > width:
+    """Without those that may go and have nothing in the rows that are shown, nor those that must;
+    what goes alike goes together."""
+    if width is None:
+        return found
+    kept = [column for column in found if not (column.drop and column.is_blank)]
+    while _total([column.comfortable for column in kept]) > width:
         most = max(column.drop for column in kept)
         if most == 0:
             break
@@ -85,15 +97,22 @@ def _widths(kept: Sequence[_Column], width: int | None) -> list[int] | None:
         return whole
     widths = [column.content for column in kept]
     texts = [at for at, column in enumerate(kept) if not column.is_right]
+    named = len(kept) > 1 and not kept[0].is_right and widths[0] <= _NAME
+    for broken_texts in (texts[1:], texts) if named else (texts,):
+        _break(widths, broken_texts, width)
+    return widths if _total(widths) <= width else None
+
+
+def _break(widths: list[int], texts: Sequence[int], width: int) -> None:
+    """Narrows the columns `texts`, the widest first, until all are at most `width`, if they can."""
     while (excess := _total(widths) - width) > 0:
         widest = max(texts, key=lambda at: widths[at], default=None)
         if widest is None or widths[widest] <= _LEAST:
-            return None
+            return
         others = [widths[at] for at in texts if at != widest]
         # not below the next, so that two long texts share what there is
         least = max(_LEAST, min(max(others, default=0), widths[widest] - 1))
         widths[widest] = max(least, widths[widest] - excess)
-    return widths
 
 
 def _total(widths: Sequence[int]) -> int:

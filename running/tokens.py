@@ -1,5 +1,6 @@
 """Tokens of a text, as the model's own tokenizer cuts it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,11 +89,11 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: Text, max_tokens: int) -> T
     )
 
 
-def check_ids(tokens: TokenSequence, runnable: RunnableModel) -> None:
+def check_ids(ids: Sequence[int], runnable: RunnableModel) -> None:
     """Raises HeadcountError if a token has no place in the model's vocabulary."""
-    if max(tokens.ids) >= runnable.vocab_size:
+    if max(ids, default=0) >= runnable.vocab_size:
         raise HeadcountError(
-            f"{runnable.id}: the tokenizer gives token {max(tokens.ids):,}, the model has"
+            f"{runnable.id}: the tokenizer gives token {max(ids):,}, the model has"
             f" {runnable.vocab_size:,}: this is not its tokenizer"
         )
 

@@ -12,6 +12,8 @@ from headcount.evaluate.divergence import compare
 from headcount.evaluate.logits import CHUNK_ELEMENTS, RowLogits
 from headcount.evaluate.loss import log_probabilities, token_losses
 
+from .rows import Reading
+
 Span = tuple[int, int]
 
 
@@ -21,7 +23,8 @@ class Objective:
 
     KL is that of Hinton et al. 2015 (arXiv 1503.02531, section 2): T^2 KL(teacher || student) of
     the softmax of logits / T. Hidden is the mean over tokens and the layers' outputs of
-    |student - teacher|^2 / |teacher|^2.
+    |student - teacher|^2 / |teacher|^2: of an encoder-decoder the mean over the layers of both
+    stacks, each of which has its own tokens.
     """
 
     temperature: float = 1.0
@@ -34,7 +37,8 @@ class Distillation(nn.Module):
     autocast) is around both.
 
     Logits that are too large to be held are made a few positions at a time, and once more for the
-    gradient; `chunk_elements` of them are few enough.
+    gradient; `chunk_elements` of them are few enough. Of an encoder-decoder, which reads one pair
+    at a time, all are held.
     """
 
     def __init__(
@@ -49,52 +53,58 @@ class Distillation(nn.Module):
         self.objective = objective
         self._chunk_elements = chunk_elements
 
-    def forward(self, rows: Tensor, teacher: PreTrainedModel, scores: bool = False) -> Tensor:
-        """The mean loss over `rows` ([rows, tokens + 1]): a number with a gradient.
+    def forward(self, read: Reading, teacher: PreTrainedModel, scores: bool = False) -> Tensor:
+        """The mean loss over the tokens that are predicted: a number with a gradient.
 
         With `scores` no gradient is kept, and four sums over the tokens are returned, in float64:
         the teacher's and the student's loss, KL(teacher || student), and how often both rank the
         same token first. Raises EvaluationFailedError where these are not finite.
         """
         with torch.set_grad_enabled(not scores):
-            pair = _Pair(self.student, teacher, rows, hidden=bool(self.objective.hidden_loss))
-            spans = self._spans(rows)
+            both = _Both(self.student, teacher, read, hidden=bool(self.objective.hidden_loss))
+            spans = self._spans(read)
             if len(spans) > 1:
-                pair.run_layers()
+                both.run_layers()
             if scores:
-                return torch.stack([pair.scores(span) for span in spans]).sum(0).to(rows.device)
-            total = torch.stack([self._summed(pair, span, len(spans) > 1) for span in spans]).sum()
-            loss = total / rows[:, 1:].numel()
+                return (
+                    torch.stack([both.scores(span) for span in spans])
+                    .sum(0)
+                    .to(read.targets.device)
+                )
+            total = torch.stack([self._summed(both, span, len(spans) > 1) for span in spans]).sum()
+            loss = total / read.targets.numel()
             if self.objective.hidden_loss:
-                loss = loss + self.objective.hidden_loss * pair.hidden_loss()
+                loss = loss + self.objective.hidden_loss * both.hidden_loss()
             return loss
 
-    def _spans(self, rows: Tensor) -> list[Span]:
-        tokens = rows.shape[1] - 1
+    def _spans(self, read: Reading) -> list[Span]:
+        rows, tokens = read.targets.shape
+        if read.has_encoder:
+            return [(0, tokens)]
         vocab_size: int = self.student.config.get_text_config().vocab_size
-        chunk = max(1, self._chunk_elements // (vocab_size * len(rows)))
+        chunk = max(1, self._chunk_elements // (vocab_size * rows))
         return [(start, min(start + chunk, tokens)) for start in range(0, tokens, chunk)]
 
-    def _summed(self, pair: "_Pair", span: Span, again: bool) -> Tensor:
+    def _summed(self, both: "_Both", span: Span, again: bool) -> Tensor:
         """The summed loss of a span's tokens; `again`: its logits are not kept for the gradient."""
         if not again:
-            return pair.loss(span, self.objective)
+            return both.loss(span, self.objective)
         summed: Tensor = checkpoint(
-            pair.loss, span, self.objective, use_reentrant=False, preserve_rng_state=False
+            both.loss, span, self.objective, use_reentrant=False, preserve_rng_state=False
         )
         return summed
 
 
-class _Pair:
-    """Student and teacher on the same rows. Nothing of the teacher has a gradient."""
+class _Both:
+    """Student and teacher, which read the same. Nothing of the teacher has a gradient."""
 
     def __init__(
-        self, student: PreTrainedModel, teacher: PreTrainedModel, rows: Tensor, *, hidden: bool
+        self, student: PreTrainedModel, teacher: PreTrainedModel, read: Reading, *, hidden: bool
     ) -> None:
-        read, self._targets = rows[:, :-1], rows[:, 1:]
+        self._targets = read.targets
         options = {"output_hidden_states": True} if hidden else {}
-        self._student = RowLogits(student, read, **options)
-        self._teacher = RowLogits(teacher, read, **options)
+        self._student = RowLogits(student, read.inputs, **options)
+        self._teacher = RowLogits(teacher, read.inputs, **options)
 
     def run_layers(self) -> None:
         """Runs both up to their heads, which then run by themselves."""
@@ -130,13 +140,13 @@ class _Pair:
         )
 
     def hidden_loss(self) -> Tensor:
-        """Mean over the layers' outputs; the first entry is what goes into the first layer. Every
-        token has its own scale, so that parts of a batch add up to the batch."""
-        assert self._student.hidden_states is not None and self._teacher.hidden_states is not None
-        pairs = list(zip(self._student.hidden_states, self._teacher.hidden_states, strict=True))
+        """Mean over the layers' outputs; a stack's first entry is what goes into its first layer.
+        Every token has its own scale, so that parts of a batch add up to the batch."""
+        stacks = zip(self._student.hidden_states, self._teacher.hidden_states, strict=True)
         terms = [
-            (mine.float() - theirs.float()).square().sum(-1) / theirs.float().square().sum(-1)
-            for mine, theirs in pairs[1:]
+            _relative(mine, theirs).mean()
+            for own, other in stacks
+            for mine, theirs in list(zip(own, other, strict=True))[1:]
         ]
         return torch.stack(terms).mean()
 
@@ -146,3 +156,9 @@ class _Pair:
         with torch.no_grad():
             teacher = self._teacher.whole() if whole else self._teacher.at(*span)
         return student, teacher
+
+
+def _relative(mine: Tensor, theirs: Tensor) -> Tensor:
+    """By token: the squared error, of the square of what should be."""
+    wanted = theirs.float()
+    return (mine.float() - wanted).square().sum(-1) / wanted.square().sum(-1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
@@ -13,12 +14,12 @@ from .computing import Computing
 from .distillation import Distillation
 from .errors import TrainingFailedError
 from .optimizer_state import read_optimizer, write_optimizer
+from .rows import all_of
 from .schedule import Phase, choose_trainable
 from .scores import Scores, sum_scores
 from .sharding import let_go, whole
 from .state_file import read_tensors, write_tensors
-from .student_weights import kept_tensors, load_student, round_weights, stored_state
-from .text_rows import batch_rows
+from .student_weights import keep_fixed, kept_tensors, load_student, round_weights, stored_state
 from .uptrain_plan import UptrainPlan
 
 _BETAS = (0.9, 0.95)
@@ -38,6 +39,7 @@ class Learner:
         self._teacher = teacher
         self.student, self.stored = load_student(plan.student)
         choose_trainable(self.student, phase)
+        keep_fixed(self.student)
         self._module = computing.prepare(Distillation(self.student, plan.objective))
         self._learning = {n: p for n, p in self.student.named_parameters() if p.requires_grad}
         self._optimizer = torch.optim.AdamW(
@@ -91,12 +93,16 @@ class Learner:
     def _gradients(self, step: int) -> Tensor:
         """Leaves the gradients of a step in the parameters, and returns this process' loss."""
         total = torch.zeros((), device=self._computing.device)
-        parts = self._parts(step)
-        for number, part in enumerate(parts, 1):
-            is_last = number == len(parts)
+        train, batch = self.plan.rows.train, self.plan.batch(step)
+        own = self._own(batch)
+        # Processes share the mean of their gradients, and the loss is the mean over all tokens.
+        scale = self._computing.team.count / train.tokens(batch)
+        for number, part in enumerate(own, 1):
+            is_last, read = number == len(own), train.reading(part).to(self._computing.device)
             with nullcontext() if is_last else self._computing.added_up(self._module):
                 with self._computing.autocast():
-                    loss = self._module(part, self._teacher).float() / len(parts)
+                    mean = self._module(read, self._teacher).float()
+                loss = mean * (train.tokens(part) * scale)
                 loss.backward()
             total += loss.detach()
         return total
@@ -109,31 +115,26 @@ class Learner:
 
     def score(self) -> Scores:
         """Student and teacher on the rows that were held out, the same in every process."""
-        rows, team = self.plan.rows.held_out, self._computing.team
+        held, team = self.plan.rows.held_out, self._computing.team
         each = max(1, self.plan.request.batch_size // team.count)
         sums = torch.zeros(4, dtype=torch.float64, device=self._computing.device)
-        at_once = each * team.count
         with team.computing(), torch.no_grad():
-            for first in range(0, len(rows), at_once):
-                mine = rows[first + each * team.index :][:each]
-                # Where weights are shared, every process takes part in every forward.
-                read = mine if len(mine) else rows[:1]
-                with self._computing.autocast():
-                    got = self._module(read.to(sums.device), self._teacher, scores=True)
-                sums += got if len(mine) else 0
+            for numbers in all_of(held).split(each * team.count):
+                mine = held.forwards(numbers[each * team.index :][:each])
+                # Where weights are shared, every process takes part in every forward: the first
+                # process has the most of them.
+                for first, own in zip_longest(held.forwards(numbers[:each]), mine):
+                    read = held.reading(first if own is None else own).to(sums.device)
+                    with self._computing.autocast():
+                        got = self._module(read, self._teacher, scores=True)
+                    sums += got if own is not None else 0
             let_go(self._module)
             summed = self._computing.summed(sums)
-        return sum_scores(summed.tolist(), tokens=len(rows) * self.plan.rows.sequence_length)
+        return sum_scores(summed.tolist(), tokens=held.tokens(all_of(held)))
 
-    def _parts(self, step: int) -> list[Tensor]:
-        """What this process reads in a step: as many parts of the batch as are computed one after
-        the other. Which rows these are together does not depend on how they are shared."""
-        request, team = self.plan.request, self._computing.team
-        numbers = batch_rows(
-            step,
-            rows=len(self.plan.rows.train),
-            batch_size=request.batch_size,
-            seed=request.seed,
-        )
-        parts = numbers.view(request.gradient_accumulation, team.count, -1)[:, team.index]
-        return [self.plan.rows.train[part].to(self._computing.device) for part in parts]
+    def _own(self, batch: Tensor) -> list[Tensor]:
+        """The rows of each forward that this process makes in a step, one after the other. Which
+        rows are read in a step does not depend on how they are shared."""
+        team = self._computing.team
+        parts = batch.view(self.plan.request.gradient_accumulation, team.count, -1)[:, team.index]
+        return [one for part in parts for one in self.plan.rows.train.forwards(part)]

@@ -1,10 +1,12 @@
 """The student's weights: loaded to be trained, rounded in the end, gathered to be written."""
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.initialization import no_init_weights
 
 from headcount.running.load import load_model
 from headcount.running.placement import Placement
@@ -20,6 +22,17 @@ def load_student(runnable: RunnableModel) -> tuple[PreTrainedModel, dict[str, to
     model = load_model(runnable, dtype=None, place=Placement(inputs=torch.device("cpu"))).model
     stored = {name: value.dtype for name, value in model.state_dict().items()}
     return model.float(), stored
+
+
+def keep_fixed(model: PreTrainedModel) -> None:
+    """Keeps from learning what the class of a model makes without a gradient, sinusoids of
+    positions (Whisper, Marian, Pegasus): transformers forgets that where it loads weights."""
+    with torch.device("meta"), no_init_weights():
+        made = type(model)(deepcopy(model.config))
+    fixed = {name for name, parameter in made.named_parameters() if not parameter.requires_grad}
+    for name, parameter in model.named_parameters():
+        if name in fixed:
+            parameter.requires_grad_(False)
 
 
 def kept_tensors(student: nn.Module) -> dict[str, Tensor]:

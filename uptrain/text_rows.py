@@ -1,35 +1,40 @@
-"""Rows of tokens to train on and to measure on, and which rows a step reads: nothing but texts,
-tokenizer and seed decide."""
+"""Rows of tokens, cut from texts: nothing but texts and tokenizer decide."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from headcount.model.errors import HeadcountError
 
-LARGEST_HELD_OUT_SHARE = 0.1
+from .rows import Reading, Rows, held_share
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TextRows:
-    """Rows of `sequence_length + 1` tokens: the model reads all but the last, and predicts all but
-    the first. Shapes [rows, sequence_length + 1]; `held_out` is never trained on."""
+class TextPart:
+    """`ids` [rows, sequence_length + 1]: the model reads all but the last token of a row, and
+    predicts all but the first. A forward reads any number of rows."""
 
-    train: Tensor
-    held_out: Tensor
+    ids: Tensor
 
-    @property
-    def sequence_length(self) -> int:
-        """Tokens that the model reads of a row."""
-        return self.train.shape[1] - 1
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def tokens(self, numbers: Tensor) -> int:
+        return len(numbers) * (self.ids.shape[1] - 1)
+
+    def forwards(self, numbers: Tensor) -> list[Tensor]:
+        return [numbers] if len(numbers) else []
+
+    def reading(self, numbers: Tensor) -> Reading:
+        ids = self.ids[numbers]
+        return Reading(inputs={"input_ids": ids[:, :-1]}, targets=ids[:, 1:])
 
 
 def pack_rows(
     texts: Sequence[Tensor], *, sequence_length: int, held_out: int, end: int | None
-) -> TextRows:
+) -> Rows:
     """Cuts the token ids of `texts` ([tokens] each) into rows, without padding.
 
     The last part of every text is held out: `held_out` tokens of all together, at most a tenth of
@@ -38,7 +43,7 @@ def pack_rows(
     either part does not fill a row.
     """
     total = sum(len(text) for text in texts)
-    share = min(held_out / max(total, 1), LARGEST_HELD_OUT_SHARE)
+    share = held_share(held_out, total)
     cuts = [len(text) - round(len(text) * share) for text in texts]
     kept = _joined([text[:cut] for text, cut in zip(texts, cuts, strict=True)], end)
     tail = _joined([text[cut:] for text, cut in zip(texts, cuts, strict=True)], end)
@@ -49,23 +54,8 @@ def pack_rows(
             f" must fill a row of {sequence_length:,}: give more text, or a smaller"
             " --sequence-length (or a larger --held-out, up to a tenth of the text)"
         )
-    return TextRows(train=rows[0], held_out=rows[1])
-
-
-def batch_rows(step: int, *, rows: int, batch_size: int, seed: int) -> Tensor:
-    """The numbers of the rows that step `step` reads: [batch_size].
-
-    Every pass over the rows has an order of its own, drawn from the seed; rows that do not fill a
-    batch at its end are left to other passes.
-    """
-    passed, place = divmod(step, rows // batch_size)
-    return _order(rows, seed, passed)[place * batch_size :][:batch_size]
-
-
-@lru_cache(maxsize=2)
-def _order(rows: int, seed: int, passed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + passed)
-    return torch.randperm(rows, generator=generator)
+    train, held = (TextPart(ids=part) for part in rows)
+    return Rows(train=train, held_out=held, sequence_length=sequence_length)
 
 
 def _joined(texts: Sequence[Tensor], end: int | None) -> Tensor:

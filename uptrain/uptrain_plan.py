@@ -3,30 +3,27 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from headcount.convert.plan.source import ConversionSource, SourceState, read_source, source_state
-from headcount.evaluate.comparable import check_same_tokens, check_same_vocabulary
-from headcount.evaluate.documents import encode_documents
+from headcount.evaluate.comparable import check_same_vocabulary
 from headcount.evaluate.errors import IncomparableModelsError
 from headcount.model.errors import HeadcountError
 from headcount.model.version import __version__
-from headcount.running.runnable import RunnableModel, open_runnable
-from headcount.running.text import Text, read_text
-from headcount.running.tokens import check_ids, encode, has_vocabulary, load_tokenizer
+from headcount.running.runnable import RunnableModel, is_encoder_decoder, open_runnable
 from headcount.sources.identity import check_identity
 
 from .distillation import Objective
+from .own_words import OwnWords
+from .planned_rows import Models, PlannedRows, rows_of_pairs, rows_of_texts
+from .rows import Rows, batch_rows
 from .schedule import LearningRate, Phase, phases
-from .text_rows import TextRows, pack_rows
 from .uptrain_request import UptrainRequest
 
-MAX_TOKENS = 2**40  # no limit: the text's own size has one
-SHORT_TEXT_TOKENS = 4096  # of the first text, to compare two tokenizers with
 DEFAULT_SEQUENCE_LENGTH = 1024
+Targets = Literal["as given", "said by the teacher"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,21 +36,42 @@ class UptrainPlan:
     teacher: RunnableModel
     source: ConversionSource
     states: tuple[SourceState, SourceState]  # of the student's and the teacher's folder
-    texts: tuple[Text, ...]
-    rows: TextRows
-    unknown: int  # tokens that stand for what the vocabulary lacks
+    read: PlannedRows
     phases: tuple[Phase, ...]
     learning_rate: LearningRate
     objective: Objective
 
     @property
+    def rows(self) -> Rows:
+        return self.read.rows
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether rows are pairs, of an encoder-decoder."""
+        return self.read.digest is not None
+
+    @property
+    def targets(self) -> Targets | None:
+        """Where those of pairs are from; None for rows of text."""
+        if not self.has_encoder:
+            return None
+        return "as given" if self.request.pairs else "said by the teacher"
+
+    @property
     def tokens(self) -> int:
-        """Tokens that the whole training reads."""
-        return self.request.steps * self.request.batch_size * self.rows.sequence_length
+        """Tokens that the whole training learns to predict."""
+        return sum(self.rows.train.tokens(self.batch(n)) for n in range(self.request.steps))
+
+    def batch(self, step: int) -> Tensor:
+        """The numbers of the rows of a step, in all processes together."""
+        request = self.request
+        return batch_rows(
+            step, rows=len(self.rows.train), batch_size=request.batch_size, seed=request.seed
+        )
 
     def settings(self) -> dict[str, Any]:
         """All that decides the result but the models and texts: no paths, no times."""
-        left = {"converted", "teacher", "texts", "output_dir", "tokenizer", "device"}
+        left = {"converted", "teacher", "texts", "pairs", "output_dir", "tokenizer", "device"}
         left |= {"checkpoint_every", "resume", "shard"}
         chosen = {key: value for key, value in asdict(self.request).items() if key not in left}
         return {**chosen, "sequence_length": self.rows.sequence_length}
@@ -68,25 +86,47 @@ class UptrainPlan:
             "version": __version__,
             "CONVERTED": described[0],
             "--teacher": described[1],
-            "--text": [text.sha256 for text in self.texts],
+            **self._read_from(),
             **{f"--{key.replace('_', '-')}": value for key, value in self.settings().items()},
         }
 
+    def _read_from(self) -> dict[str, Any]:
+        digests = [file.sha256 for file in self.read.files]
+        if not self.has_encoder:
+            return {"--text": digests}
+        return {"--pairs" if self.request.pairs else "--text": digests, "pairs": self.read.digest}
 
-def plan_uptraining(request: UptrainRequest) -> UptrainPlan:
-    """Checks everything that can be checked without weights. Raises HeadcountError."""
-    texts = tuple(read_text(path) for path in request.texts)
-    student, teacher = open_runnable(request.converted), open_runnable(request.teacher)
-    _check_pair(student, teacher, request)
+
+def open_models(request: UptrainRequest) -> Models:
+    """Both models, which belong together and to the files that rows are cut from. Raises
+    HeadcountError."""
+    student, teacher = (
+        open_runnable(name, encoder_decoders=True) for name in (request.converted, request.teacher)
+    )
+    _check_files(request, student)
+    _check_models(student, teacher)
+    return Models(
+        student=student,
+        teacher=teacher,
+        sequence_length=_sequence_length(request, (student, teacher)),
+    )
+
+
+def says_targets(request: UptrainRequest, models: Models) -> bool:
+    """Whether the original is asked what it says of the lines of the texts."""
+    return not request.pairs and is_encoder_decoder(models.student.config)
+
+
+def plan_uptraining(
+    request: UptrainRequest, models: Models, said: OwnWords | None = None
+) -> UptrainPlan:
+    """Checks everything that can be checked without weights; `said` are the targets where
+    `says_targets`. Raises HeadcountError."""
+    student, teacher = models.student, models.teacher
     sources = [_read(runnable) for runnable in (student, teacher)]
-    sequence_length = _sequence_length(request, (student, teacher))
-    rows, unknown = _rows(request, texts, student, teacher, sequence_length)
-    if len(rows.train) < request.batch_size:
-        raise HeadcountError(
-            f"the text gives {len(rows.train):,} rows of {sequence_length:,} tokens to train on, a"
-            f" batch takes {request.batch_size:,}: give more text, or a smaller --batch-size or"
-            " --sequence-length"
-        )
+    has_encoder = is_encoder_decoder(student.config)
+    read = rows_of_pairs(request, models, said) if has_encoder else rows_of_texts(request, models)
+    _refuse_few(request, read)
     return UptrainPlan(
         request=request,
         target=request.output_dir or _beside(student.folder),
@@ -94,9 +134,7 @@ def plan_uptraining(request: UptrainRequest) -> UptrainPlan:
         teacher=teacher,
         source=sources[0],
         states=(source_state(sources[0], (), None), source_state(sources[1], (), None)),
-        texts=texts,
-        rows=rows,
-        unknown=unknown,
+        read=read,
         phases=phases(request.steps, request.phase_one),
         learning_rate=LearningRate(
             peak=request.learning_rate,
@@ -129,7 +167,43 @@ def _stats(state: SourceState) -> str:
     return " ".join(f"{path.name} {identity.lasting}" for path, identity in state.files)
 
 
-def _check_pair(student: RunnableModel, teacher: RunnableModel, request: UptrainRequest) -> None:
+def _refuse_few(request: UptrainRequest, read: PlannedRows) -> None:
+    found, each = len(read.rows.train), read.rows.sequence_length
+    if found >= request.batch_size:
+        return
+    if read.digest is not None:
+        raise HeadcountError(
+            f"{found:,} pairs are left to train on, a batch takes {request.batch_size:,}: give more"
+            " pairs, or a smaller --batch-size"
+        )
+    raise HeadcountError(
+        f"the text gives {found:,} rows of {each:,} tokens to train on, a batch takes"
+        f" {request.batch_size:,}: give more text, or a smaller --batch-size or --sequence-length"
+    )
+
+
+def _check_files(request: UptrainRequest, student: RunnableModel) -> None:
+    has_encoder = is_encoder_decoder(student.config)
+    if request.pairs and not has_encoder:
+        raise HeadcountError(
+            f"{student.id}: --pairs is for encoder-decoders; of a decoder give --text"
+        )
+    if request.pairs and request.texts:
+        raise HeadcountError(
+            "--pairs and --text: give one of them; of pairs the targets are learned, of the lines"
+            " of a text what the original says of them"
+        )
+    if not (request.pairs or request.texts):
+        more = (
+            "; of an encoder-decoder --pairs FILE (sources and targets, .tsv or .jsonl), or --text"
+            " FILE, each line of which is a source"
+        )
+        raise HeadcountError(
+            f"{student.id}: nothing to learn from: give --text FILE{more if has_encoder else ''}"
+        )
+
+
+def _check_models(student: RunnableModel, teacher: RunnableModel) -> None:
     check_same_vocabulary(student, teacher)
     for key, value in _shapes(student).items():
         other = _shapes(teacher)[key]
@@ -143,7 +217,12 @@ def _check_pair(student: RunnableModel, teacher: RunnableModel, request: Uptrain
 def _shapes(runnable: RunnableModel) -> Mapping[str, object]:
     config = runnable.config.get_text_config()
     keys = ("hidden_size", "num_hidden_layers")
-    return {key: getattr(config, key, None) for key in keys}
+    stacks = ("encoder_layers", "decoder_layers", "num_decoder_layers")
+    return {
+        "is_encoder_decoder": is_encoder_decoder(runnable.config),
+        **{key: getattr(config, key, None) for key in keys},
+        **{key: getattr(runnable.config, key, None) for key in stacks},
+    }
 
 
 def _sequence_length(
@@ -159,40 +238,3 @@ def _sequence_length(
             " (max_position_embeddings)"
         )
     return request.sequence_length
-
-
-def _rows(
-    request: UptrainRequest,
-    texts: tuple[Text, ...],
-    student: RunnableModel,
-    teacher: RunnableModel,
-    sequence_length: int,
-) -> tuple[TextRows, int]:
-    """The rows, and how many tokens stand for text that the vocabulary lacks."""
-    folder = request.tokenizer or student.folder
-    tokenizer = load_tokenizer(folder)
-    if request.tokenizer is None and has_vocabulary(teacher.folder):
-        first = (texts[0], texts[:1])
-        check_same_tokens(
-            tokenizer,
-            student,
-            teacher,
-            read=first,
-            encoded=encode_documents(tokenizer, *first, SHORT_TEXT_TOKENS),
-            max_tokens=SHORT_TEXT_TOKENS,
-        )
-    ids: list[Tensor] = []
-    unknown = 0
-    for text in texts:
-        tokens = encode(tokenizer, text, MAX_TOKENS)
-        for runnable in (student, teacher):
-            check_ids(tokens, runnable)
-        ids.append(torch.tensor(tokens.ids))
-        unknown += tokens.unknown
-    rows = pack_rows(
-        ids,
-        sequence_length=sequence_length,
-        held_out=request.held_out,
-        end=tokenizer.eos_token_id,
-    )
-    return rows, unknown

@@ -6,9 +6,11 @@ from typing import Any
 from headcount.report.report import Column, Fact, Report, Table
 
 from .scores import closed, perplexity
+from .uptrain_plan import UptrainPlan
 from .uptraining import UptrainReport
 
 SCHEMA_VERSION = 1
+_ROWS_OF_TEXT = "rows from the ends of the texts"
 _SCORES = (
     Column(key="model", title="Model"),
     Column(key="loss", title="Loss", unit="loss"),
@@ -33,7 +35,12 @@ def uptraining_report(report: UptrainReport) -> Report:
         title=f"{report.plan.target}: {said}",
         facts=tuple(_facts(report)),
         tables=(
-            Table(key="scores", title="On held-out text", columns=_SCORES, rows=_rows(report)),
+            Table(
+                key="scores",
+                title="On held-out pairs" if report.plan.has_encoder else "On held-out text",
+                columns=_SCORES,
+                rows=_rows(report),
+            ),
             Table(
                 key="history",
                 title="Training",
@@ -74,25 +81,29 @@ def document(report: UptrainReport) -> dict[str, Any]:
         "device": report.device,
         "done_before": report.done_before,
         "settings": report.record["settings"],
-        "texts": [
-            {"name": text.name, "sha256": text.sha256, "unknown": report.plan.unknown}
-            for text in report.plan.texts
-        ],
+        "texts": [] if report.plan.request.pairs else _files(report.plan),
+        "pairs": _files(report.plan) if report.plan.request.pairs else [],
+        "targets": report.plan.targets,
         "history": report.record["history"],
     }
+
+
+def _files(plan: UptrainPlan) -> list[dict[str, Any]]:
+    return [
+        {"name": file.name, "sha256": file.sha256, "unknown": plan.read.unknown}
+        for file in plan.read.files
+    ]
 
 
 def _facts(report: UptrainReport) -> Iterator[Fact]:
     plan, tokens = report.plan, report.record["tokens"]
     yield Fact(key="teacher", title="Teacher", value=plan.teacher.id)
-    rows, batch = len(plan.rows.train), plan.request.batch_size
     yield Fact(
         key="tokens",
         title="Trained on",
         value=tokens,
         unit="tokens",
-        note=f"{report.record['steps']:,} steps of {batch:,} rows of"
-        f" {plan.rows.sequence_length:,} tokens; the text has {rows:,} such rows",
+        note=_trained_on(plan),
     )
     if report.seconds is not None:
         shared = ", which share the weights" if report.sharded else ""
@@ -107,6 +118,19 @@ def _facts(report: UptrainReport) -> Iterator[Fact]:
     for key, title in (("loss", "Gap in loss closed"), ("kl_divergence", "KL divergence closed")):
         if shares[key] is not None:
             yield Fact(key=f"closed_{key}", title=title, value=100 * shares[key], unit="percent")
+
+
+def _trained_on(plan: UptrainPlan) -> str:
+    steps, batch = plan.request.steps, plan.request.batch_size
+    rows, longest = len(plan.rows.train), plan.rows.sequence_length
+    if plan.has_encoder:
+        return (
+            f"of targets {plan.targets}: {steps:,} steps of {batch:,} pairs of at most"
+            f" {longest:,} tokens; there are {rows:,} pairs to train on"
+        )
+    return (
+        f"{steps:,} steps of {batch:,} rows of {longest:,} tokens; the text has {rows:,} such rows"
+    )
 
 
 def _rows(report: UptrainReport) -> tuple[tuple[object, ...], ...]:
@@ -128,12 +152,13 @@ def _rows(report: UptrainReport) -> tuple[tuple[object, ...], ...]:
 
 def _notes(report: UptrainReport) -> Iterator[str]:
     held = report.record["held_out"]
+    where = "pairs from the ends of the files" if report.plan.has_encoder else _ROWS_OF_TEXT
     yield (
-        f"Scores: {held['tokens']:,} tokens in {held['rows']:,} rows from the ends of the texts,"
+        f"Scores: {held['tokens']:,} tokens in {held['rows']:,} {where},"
         " which were not trained on; loss and KL(teacher || model) in nats a token."
     )
-    if report.plan.unknown:
+    if report.plan.read.unknown:
         yield (
-            f"{report.plan.unknown:,} tokens of the text are unknown to the tokenizer: nothing was"
-            " learned of what they stand for"
+            f"{report.plan.read.unknown:,} tokens of what was read are unknown to the tokenizer:"
+            " nothing was learned of what they stand for"
         )

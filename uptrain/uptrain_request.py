@@ -13,11 +13,12 @@ COMPUTE_DTYPES: tuple[ComputeDtype, ...] = get_args(ComputeDtype)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UptrainRequest:
     """What to train, on what, and how. Rows, steps and losses do not depend on how many processes
-    share the work: `batch_size` counts the rows of a step in all of them."""
+    share the work: `batch_size` counts the rows of a step in all of them. A pair is a row."""
 
     converted: str  # a folder
     teacher: str  # the folder of the original
-    texts: tuple[Path, ...]  # UTF-8
+    texts: tuple[Path, ...] = ()  # UTF-8
+    pairs: tuple[Path, ...] = ()  # of an encoder-decoder; without, lines of the texts
     output_dir: Path | None = None  # None: CONVERTED-uptrained, beside CONVERTED
     tokenizer: Path | None = None  # a folder; None: that of CONVERTED
     steps: int = 200
@@ -25,7 +26,7 @@ class UptrainRequest:
     learning_rate: float = 1e-3
     warmup: int = 20  # steps
     decay: Decay = "cosine"
-    batch_size: int = 8  # rows
+    batch_size: int = 8  # rows, or pairs
     sequence_length: int | None = None  # tokens; None: min(max_position_embeddings, 1024)
     gradient_accumulation: int = 1  # parts of a batch, one after the other
     held_out: int = 16384  # tokens, at most a tenth of the text

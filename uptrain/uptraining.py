@@ -25,10 +25,12 @@ from headcount.running.team import Job, Team, this_team
 from .computing import Computing, choose_computing
 from .learner import Learner
 from .output import done_before, write_output
+from .own_words import OwnWords, own_words
+from .planned_rows import Models, tokenizer_of_pairs
 from .scores import Scores, read_scores
 from .training import train
 from .training_folder import Progress, TrainingFolder, saving
-from .uptrain_plan import UptrainPlan, plan_uptraining
+from .uptrain_plan import UptrainPlan, open_models, plan_uptraining, says_targets
 from .uptrain_request import UptrainRequest
 
 _LESS = "more --gradient-accumulation, a smaller --sequence-length, or --dtype bfloat16"
@@ -69,19 +71,36 @@ def _uptrain(team: Team, request: UptrainRequest) -> UptrainReport | None:
     """What every process does of it; None in all but the main one."""
     with quiet_transformers(), out_of_memory_explained(_LESS):
         computing = team.together(lambda: choose_computing(request, team))
-        plan = team.together(lambda: _settled(request, team.count))
+        models = team.together(lambda: _models(request, team.count))
+        said = team.from_main(lambda: _said(request, models, computing))
+        plan = team.together(lambda: plan_uptraining(request, models, said))
         with _locked(plan, team):
             return _healed(plan, computing)
 
 
-def _settled(request: UptrainRequest, count: int) -> UptrainPlan:
+def _models(request: UptrainRequest, count: int) -> Models:
     parts = count * request.gradient_accumulation
     if request.batch_size % parts:
         raise HeadcountError(
             f"--batch-size {request.batch_size}: is shared by {count} process(es) in"
             f" {request.gradient_accumulation} part(s) each: make it a multiple of {parts}"
         )
-    return plan_uptraining(request)
+    return open_models(request)
+
+
+def _said(request: UptrainRequest, models: Models, computing: Computing) -> OwnWords | None:
+    """What the original says of the texts, where that is what is learned. It is asked anew by a run
+    that goes on; if it says something else, that is another job."""
+    if not says_targets(request, models):
+        return None
+    return own_words(
+        request,
+        models.teacher,
+        tokenizer_of_pairs(request, models),
+        positions=models.sequence_length,
+        place=computing.teacher,
+        dtype=computing.dtype,
+    )
 
 
 @contextmanager
@@ -193,7 +212,7 @@ def _write(made: _Made, work: TrainingFolder) -> dict[str, Any]:
     record = {
         "teacher": {"fingerprint": plan.states[1].fingerprint},
         "converted": {"fingerprint": plan.states[0].fingerprint},
-        "texts": [{"sha256": text.sha256} for text in plan.texts],
+        **_read_from(plan),
         "settings": plan.settings(),
         "steps": plan.request.steps,
         "tokens": plan.tokens,
@@ -206,6 +225,14 @@ def _write(made: _Made, work: TrainingFolder) -> dict[str, Any]:
         write_output(plan, made.learner.student, made.state, work.model, record)
         work.commit()
     return record
+
+
+def _read_from(plan: UptrainPlan) -> dict[str, Any]:
+    digests = [{"sha256": file.sha256} for file in plan.read.files]
+    if not plan.has_encoder:
+        return {"texts": digests}
+    key = "pairs" if plan.request.pairs else "texts"
+    return {key: digests, "targets": plan.targets, "sha256": plan.read.digest}
 
 
 def _report(

@@ -91,7 +91,7 @@ def calibration_text(
     longest = min(asked, runnable.max_position_embeddings or asked)
     _check_mixing(source, longest)
     ids = spread_tokens(tokenizer, text, tokens, row=longest)
-    check_ids(ids, runnable)
+    check_ids(ids.ids, runnable)
     widest = max(mixer.head_dim for mixer in attentions(source.audit.spec).values())
     return cut_rows(
         torch.tensor(ids.ids),

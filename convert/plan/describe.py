@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from headcount.model import limits
+from headcount.model.dtypes import CACHE_BITS
 from headcount.model.units import format_bytes, format_indices
 from headcount.report.report import shown
 
@@ -85,11 +86,17 @@ def _head(plan: ConversionPlan) -> Iterator[str]:
             f"rewritten    {layers} layers first, {_parts(plan.rewriting)}; at most {room} on the"
             " disk until it is done"
         )
-    if not plan.layers:
-        return
+    if plan.layers:
+        yield f"KV cache     {cache_in_words(plan)}"
+
+
+def cache_in_words(plan: ConversionPlan) -> str:
+    """What a token takes in the layers that change, before and after."""
     before = sum(layer.kept_before for layer in plan.layers)
     after = sum(layer.kept_after for layer in plan.layers)
-    yield f"KV cache     {before / after:g} times smaller" + _in_these(plan)
+    bits = CACHE_BITS[plan.cache_dtype]
+    changed = f"{before * bits // 8:,} B -> {after * bits // 8:,} B a token"
+    return f"{changed} ({plan.cache_dtype}), {before / after:.4g} times smaller{_in_these(plan)}"
 
 
 def _parts(rewriting: Rewriting) -> str:

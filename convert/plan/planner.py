@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from headcount.model.errors import MissingExtraError
+from headcount.model.sizes import AuditRequest, fill_in
 from headcount.sources.presence import is_there
 
 from ..budget.settling import within_budget
@@ -86,6 +87,7 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
         files=files,
         dropped=draft.dropped,
         layers=tuple(_layer(index, home) for index in draft.layers),
+        cache_dtype=fill_in(source.audit.spec, AuditRequest()).kv_dtype,
         layer_count=len({*draft.layers, *(la.index for la in source.audit.spec.layers)}),
         config=cast,
         config_changes=(*changes, *untied, *dtype_changes),

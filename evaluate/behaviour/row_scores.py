@@ -52,7 +52,7 @@ def score_rows(model: PreTrainedModel, ids: Tensor, *, what: str) -> RowScores:
 
 def _score_batch(model: PreTrainedModel, ids: Tensor) -> RowScores:
     rows, tokens = ids.shape
-    logits = RowLogits(model, ids)
+    logits = RowLogits(model, {"input_ids": ids})
     vocabulary = model.config.get_text_config().vocab_size
     step = max(1, chunk_positions(vocabulary) // rows)
     losses, hits = [], []

@@ -17,7 +17,7 @@ from headcount.running.placement import inputs_device, resolve_placement
 from headcount.running.runnable import RunnableModel, is_encoder_decoder, open_runnable
 from headcount.running.tokens import has_vocabulary, load_tokenizer
 
-from ..comparable import check_same_vocabulary
+from ..comparable import check_same_tokenizer, check_same_vocabulary
 from ..documents import read_documents
 from ..errors import IncomparableModelsError
 from ..evaluation_document import Comparison, EvaluationReport, ModelScore, Settings
@@ -82,12 +82,8 @@ def _check_comparable(runnables: list[RunnableModel], tokenizer: Any, *, given: 
         if not is_encoder_decoder(original.config):
             raise IncomparableModelsError(f"{original.id} is no encoder-decoder")
         check_same_vocabulary(runnables[0], original)
-        has_own = not given and has_vocabulary(original.folder)
-        if has_own and load_tokenizer(original.folder).get_vocab() != tokenizer.get_vocab():
-            raise IncomparableModelsError(
-                f"{runnables[0].id} and {original.id} have different tokenizers: evaluate each"
-                " alone, or name the one for both with --tokenizer"
-            )
+        if not given and has_vocabulary(original.folder):
+            check_same_tokenizer(tokenizer, runnables[0], original)
 
 
 def _report(

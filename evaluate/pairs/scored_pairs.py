@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headcount.running.pairs.encoded_pairs import EncodedPair
+from headcount.running.pairs.encoded_pairs import EncodedPair, decoder_inputs
 
 from ..divergence import Divergence, compare
 from ..loss import TextScores, log_probabilities, token_losses
@@ -36,9 +36,8 @@ def score_pairs(model: Any, pairs: Iterable[EncodedPair], original: Any | None) 
 def teacher_forced(model: Any, pair: EncodedPair) -> Any:
     """The outputs of one pass, with what it caches."""
     start = model.generation_config.decoder_start_token_id
-    given = torch.full_like(pair.target[:, :1], start)
     return model(
         **{model.main_input_name: pair.source},
-        decoder_input_ids=torch.cat([given, pair.target[:, :-1]], dim=1),
+        decoder_input_ids=decoder_inputs(pair.target, start),
         use_cache=True,
     )

@@ -173,6 +173,12 @@ _CANDIDATE: dict[str, Schema] = {
     "max_context": maybe(COUNT),
     "launch_command": maybe(TEXT),
 }
+_ENDS = fields(maybe(NUMBER), "concurrency_low", "concurrency_high")
+_PERHAPS = maybe(obj({**_CANDIDATE, **_ENDS}, _PRICE))
+_HARDWARE: dict[str, Schema] = {
+    **_CANDIDATE,
+    "perhaps": said(_PERHAPS, "the fewest cards that are borderline, where those are fewer"),
+}
 _TERM = obj(
     {
         "key": TEXT,
@@ -243,6 +249,7 @@ _ENGINE = obj(
         "holds": FLAG,
         "target_users": maybe(COUNT),
         **fields(many(obj(_CANDIDATE, _PRICE)), "options", "smallest"),
+        "perhaps": said(_PERHAPS, "borderline, and less than what surely serves"),
         "notes": many(TEXT),
     },
     _PRICE,
@@ -327,7 +334,7 @@ PLAN = obj(
                 _PRICE,
             )
         ),
-        "hardware": many(obj(_CANDIDATE, _PRICE)),
+        "hardware": many(obj(_HARDWARE, _PRICE)),
         "what_if": many(_WHAT_IF),
         **fields(many(TEXT), "assumptions", "warnings"),
         "findings": many(FINDING),
@@ -337,7 +344,7 @@ PLAN = obj(
 _OVERVIEW = obj(
     {
         "schema_version": VERSION,
-        "hardware": many(obj({"model": TEXT, **_CANDIDATE}, _PRICE)),
+        "hardware": many(obj({"model": TEXT, **_HARDWARE}, _PRICE)),
         "plans": many(either(PLAN, ERROR)),
     }
 )

@@ -446,7 +446,8 @@ _UPTRAINING = obj(
         "device": maybe(TEXT),
         "done_before": FLAG,
         "settings": OPEN,
-        "texts": many(obj({**fields(TEXT, "name", "sha256"), "unknown": ANY})),
+        **fields(many(obj({**fields(TEXT, "name", "sha256"), "unknown": ANY})), "texts", "pairs"),
+        "targets": maybe(TEXT),
         "history": many(OPEN),
     }
 )

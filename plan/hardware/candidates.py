@@ -63,6 +63,12 @@ class Candidate(NamedTuple):
         engines = f", {self.replicas:,} replicas" if self.replicas > 1 else ""
         return f"tp {self.tp}{stages}{experts}{engines}"
 
+    @property
+    def may_serve(self) -> tuple[float, float]:
+        """How many requests each of its engines serves at once if the estimates err against it, and
+        if in its favour."""
+        return self.plan.low.at_once, self.plan.high.at_once
+
 
 class Placement(NamedTuple):
     """`asked` has the tp asked for on its device; `smallest` is that of the fewest devices from

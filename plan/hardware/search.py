@@ -22,8 +22,8 @@ def search(
 ) -> tuple[Candidate, ...]:
     """Every device with the ways to split the model over some, in the devices' order: tp from
     `request.tp` to a whole machine, and pipelines of such machines, each length up to the first
-    that serves alone, or the length that is asked for. For `users`, as many engines as serve all
-    of them at once."""
+    that serves alone, or the length that is asked for. For `users`, as many engines as surely serve
+    all of them at once, and behind them the fewer that may."""
     splits = tuple(_splits(model, request))
     return tuple(
         candidate
@@ -47,26 +47,33 @@ def _lengths(
     model: PlannedModel, request: PlanRequest, stages: tuple[int, ...], users: int | None
 ) -> Iterator[Candidate]:
     for pp in stages:
-        found = _that_starts(model, replace(request, pp=pp), users)
-        yield found
+        found, *fewer = _that_start(model, replace(request, pp=pp), users)
+        yield from (found, *fewer)
         if found.replicas == 1 and found.verdict in ("fits", "does not start"):
             return
 
 
-def _that_starts(model: PlannedModel, request: PlanRequest, users: int | None) -> Candidate:
+def _that_start(
+    model: PlannedModel, request: PlanRequest, users: int | None
+) -> tuple[Candidate, ...]:
     """With experts dealt to the ranks whole where they do not split."""
-    found = _candidate(model, request, users)
-    if not found.plan.refusals or request.tp == 1 or not found.plan.can_spread_experts:
+    found = tuple(_candidates(model, request, users))
+    plan = found[0].plan
+    if not plan.refusals or request.tp == 1 or not plan.can_spread_experts:
         return found
-    whole = _candidate(model, replace(request, enable_expert_parallel=True), users)
-    return found if whole.plan.refusals else whole
+    whole = tuple(_candidates(model, replace(request, enable_expert_parallel=True), users))
+    return found if whole[0].plan.refusals else whole
 
 
-def _candidate(model: PlannedModel, request: PlanRequest, users: int | None) -> Candidate:
+def _candidates(
+    model: PlannedModel, request: PlanRequest, users: int | None
+) -> Iterator[Candidate]:
+    """As many engines as surely serve, then the fewest that may where those are fewer."""
     device = request.device
     assert device is not None
     if users is None:
-        return Candidate(device=device, plan=_running_all(model, request))
+        yield Candidate(device=device, plan=_running_all(model, request))
+        return
 
     def serving(replicas: int) -> Plan:
         return _running_all(model, replace(request, batch_size=ceil(users / replicas)))
@@ -75,7 +82,19 @@ def _candidate(model: PlannedModel, request: PlanRequest, users: int | None) -> 
     replicas = _replicas(alone, users)
     if _runs_more_if_told(alone) and alone.low.limits.max_batch_size == alone.most_at_once:
         replicas = _fewest(lambda count: serving(count).verdict == "fits", replicas)
-    return Candidate(device=device, plan=serving(replicas), replicas=replicas)
+    sure = Candidate(device=device, plan=serving(replicas), replicas=replicas)
+    yield sure
+    if sure.verdict != "fits":
+        return
+    fewer = _fewest_if_estimates_favour(alone, users)
+    if fewer < replicas and serving(fewer).verdict == "borderline":
+        yield Candidate(device=device, plan=serving(fewer), replicas=fewer)
+
+
+def _fewest_if_estimates_favour(plan: Plan, users: int) -> int:
+    """The fewest engines that may serve so many users."""
+    each = plan.high.largest_batch(plan.workload.context)
+    return ceil(users / each) if each else users
 
 
 def _fewest(serves: Callable[[int], bool], most: int) -> int:

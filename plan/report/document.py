@@ -32,7 +32,7 @@ def plan_document(result: PlanResult) -> Mapping[str, object]:
         "per_rank": _per_rank(plan),
         "decode_tokens_per_second": decode_rate(plan),
         "devices": [_device(place, result) for place in _placements(result)],
-        "hardware": [candidate_document(option, result) for option in result.of_each_device],
+        "hardware": [hardware_document(option, result) for option in result.of_each_device],
         "what_if": [_variant(row) for row in result.variants],
         "assumptions": list(assumptions(result)),
         "warnings": list(warnings(plan)),
@@ -199,6 +199,7 @@ def _engine(result: PlanResult) -> dict[str, object]:
         "requirements": [item.document() for item in result.requirements],
         "holds": result.holds,
         "target_users": result.users,
+        "perhaps": result.perhaps and perhaps_document(result.perhaps, result),
         "options": [candidate_document(option, result) for option in by_memory(result.candidates)],
         "smallest": [candidate_document(option, result) for option in result.offered],
         "notes": report_notes(result),
@@ -253,6 +254,21 @@ def candidate_document(option: Candidate, result: PlanResult) -> dict[str, objec
         "launch_command": plan.launch_command,
         **_price(option, result),
     }
+
+
+def hardware_document(option: Candidate, result: PlanResult) -> dict[str, object]:
+    """A row of the hardware table."""
+    fewer = result.perhaps_instead(option)
+    perhaps = fewer and perhaps_document(fewer, result)
+    return {**candidate_document(option, result), "perhaps": perhaps}
+
+
+def perhaps_document(option: Candidate, result: PlanResult) -> dict[str, object]:
+    """What is borderline, with the requests that each of its replicas serves at once if the
+    estimates err against it, and in its favour."""
+    ends = dict(zip(("concurrency_low", "concurrency_high"), option.may_serve, strict=True))
+    found = {key: round(value, 2) if isfinite(value) else None for key, value in ends.items()}
+    return {**candidate_document(option, result), **found}
 
 
 def _price(option: Candidate | None, result: PlanResult) -> dict[str, object]:

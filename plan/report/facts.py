@@ -13,6 +13,7 @@ from ..hardware.candidates import Candidate, placements
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
+from .hardware import may_serve
 
 if TYPE_CHECKING:
     from ..gate import Held
@@ -58,9 +59,20 @@ def _verdict(result: PlanResult) -> Iterator[Fact]:
     else:
         yield _search_verdict(result, chosen)
         title = "Devices" if result.holds else "Nearest to it"
-        what = f"{chosen.devices:,} x {chosen.device.key}"
+        what = f"{chosen.devices:,} x {chosen.device.name}"
         yield Fact("devices", title, what, "text", chosen.split, drop=2)
     yield from _cost(result)
+    yield from _perhaps(result)
+
+
+def _perhaps(result: PlanResult) -> Iterator[Fact]:
+    option = result.perhaps
+    if option is not None:
+        what = f"{option.devices:,} x {option.device.key}"
+        price = result.an_hour(option)
+        cost = "" if price is None else f", {cell(price, 'price')} an hour"
+        note = f"{option.split}: {may_serve(option)} requests{cost}"
+        yield Fact("perhaps", "Borderline", what, "text", note)
 
 
 def _cost(result: PlanResult) -> Iterator[Fact]:
@@ -92,13 +104,16 @@ def _memory_verdict(result: PlanResult) -> Fact:
 
 def _engine_verdict(plan: Plan) -> Fact:
     request = plan.request
-    name = f"{plan.engine.name} {plan.workload.version.text}".strip()
     where = "the K/V memory given"
     if request.device is not None and request.kv_memory is None:
         where = (f"{request.ranks} x " if request.ranks > 1 else "") + request.device.name
     value = f"{plan.verdict}: {_reason(plan)}"
-    note = f"{name} on {where}"
+    note = f"{engine_name(plan)} on {where}"
     return Fact("verdict", "Verdict", value, "text", note, tone=_tone(plan.verdict))
+
+
+def engine_name(plan: Plan) -> str:
+    return f"{plan.engine.name} {plan.workload.version.text}".strip()
 
 
 def _reason(plan: Plan) -> str:
@@ -126,15 +141,16 @@ def _reason(plan: Plan) -> str:
 def _search_verdict(result: PlanResult, chosen: Candidate) -> Fact:
     users = result.users or chosen.plan.workload.batch_size
     what = "cost" if result.an_hour(chosen) is not None else "memory"
-    several = f"{chosen.devices:,} x " if chosen.devices > 1 else ""
-    value = f"least {what}: {several}{chosen.device.name}"
+    devices = f"{chosen.devices:,} x {chosen.device.key}"
+    value = f"least {what}: {devices}"
     if chosen.verdict == "borderline":
-        value = f"borderline: {several}{chosen.device.name}"
+        value = f"borderline: {devices}"
     elif not result.holds or chosen.verdict != "fits":
         value = f"no device{_of_what(result)} suffices"
     wanted = f"{users:,} requests at once" if users > 1 else "one request at once"
+    note = f"{wanted}, {engine_name(chosen.plan)}"
     tone = _tone(chosen.verdict if result.holds else "no device")
-    return Fact("verdict", "Verdict", value, "text", wanted, tone=tone)
+    return Fact("verdict", "Verdict", value, "text", note, tone=tone)
 
 
 def _tone(verdict: str | None) -> Tone:
@@ -149,14 +165,17 @@ def _request(result: PlanResult) -> Iterator[Fact]:
     plan, chosen = result.plan, result.chosen
     work, request, weights = plan.workload, plan.request, plan.weights
     share = _of_replica(plan) if chosen is not None and chosen.replicas > 1 else ""
-    yield Fact("context", "Context", work.context, "tokens", _context_source(plan))
+    is_search = chosen is not None  # its table says for what it is
+    source, drop = _context_source(plan), 1 if is_search else 0
+    yield Fact("context", "Context", work.context, "tokens", source, drop=drop)
     if work.encoder_tokens:
         source = "the model's maximum" if request.encoder_tokens is None else ""
         yield Fact("encoder_tokens", "Encoder tokens", work.encoder_tokens, "tokens", source)
-    drop = 3 if work.batch_size == 1 else 0
+    drop = 3 if work.batch_size == 1 or is_search else 0
     yield Fact("batch_size", "Batch size", work.batch_size, "count", share, drop=drop)
     if weights is not None:
-        yield Fact("weights", "Weights", weights.total_bytes, "bytes", weights.formula)
+        total, drop = weights.total_bytes, 1 if is_search else 0
+        yield Fact("weights", "Weights", total, "bytes", weights.formula, drop=drop)
 
 
 def _of_replica(plan: Plan) -> str:
@@ -205,15 +224,22 @@ def _cache(plan: Plan) -> Iterator[Fact]:
 
 
 def _limits(plan: Plan) -> Iterator[Fact]:
-    limits, work = plan.limits, plan.workload
+    limits, sure, work = plan.limits, plan.low.limits, plan.workload
     if plan.fits is None:
         return
     most, batch = limits.max_context, limits.max_batch_size
     note = f"at batch size {work.batch_size:,}{_cap(plan) if limits.context_is_capped else ''}"
+    note += _surely(most, sure.max_context)
     value = "unbounded" if most is None else most
     yield Fact("max_context", "Largest context", value, "tokens", note, drop=2)
     value, note = "unbounded" if batch is None else batch, f"at {work.context:,} tokens each"
+    note += _surely(batch, sure.max_batch_size)
     yield Fact("max_batch_size", "Largest batch size", value, "count", note, drop=2)
+
+
+def _surely(estimated: int | None, sure: int | None) -> str:
+    """What fits even if all estimates err, where that is another."""
+    return "" if sure is None or sure == estimated else f"; {sure:,} surely"
 
 
 def _cap(plan: Plan) -> str:

@@ -8,20 +8,21 @@ from ..decode import decode_rate
 from ..hardware.candidates import Candidate
 from ..result import PlanResult
 
-_BRIEF_ROWS = 4
+_BRIEF_ROWS = 5
 _CHOICE = (
     Column("device", "Device"),
     Column("devices", "Devices", "count"),
     Column("verdict", "Verdict", "verdict"),
 )
-_PRICES = (Column("an_hour", "An hour", "price"), Column("a_month", "A month", "price"))
+_PRICES = (Column("an_hour", "An hour", "price"), Column("a_month", "A month", "price", drop=3))
 _HOW = (
     Column("split", "Split"),
-    Column("max_concurrency", "Concurrency", "count"),
-    Column("max_context", "Largest context", "tokens", drop=1),
-    Column("free_bytes", "Free on each", "bytes", drop=2),
-    Column("total_memory", "Memory in all", "bytes", drop=4),
-    Column("decode_tokens_per_second", "Tokens/s at most", "rate", drop=3),
+    Column("max_concurrency", "Concurrency", "count", drop=1),
+    Column("max_context", "Largest context", "tokens", drop=4),
+    Column("free_bytes", "Free on each", "bytes", drop=5),
+    Column("total_memory", "Memory in all", "bytes", drop=7),
+    Column("decode_tokens_per_second", "Tokens/s at most", "rate", drop=6),
+    Column("perhaps", "Or borderline", drop=2),
 )
 
 
@@ -30,13 +31,23 @@ def hardware_table(result: PlanResult) -> Table:
     plan = result.plan
     users = result.users or plan.workload.batch_size
     what = f"{users:,} requests" if users > 1 else "a request"
-    return Table(
+    table = Table(
         key="hardware",
         title=f"Hardware for {what} of {plan.workload.context:,} tokens at once",
         columns=hardware_columns(bool(result.prices)),
         rows=tuple(hardware_rows(result, result.of_each_device)),
         brief=None if result.named else _BRIEF_ROWS,
+        least=_BRIEF_ROWS,
     )
+    return without_empty_end(table)
+
+
+def without_empty_end(table: Table) -> Table:
+    """Without its last column where no row has anything in it."""
+    if any(row[-1] is not None for row in table.rows):
+        return table
+    rows = tuple(row[:-1] for row in table.rows)
+    return table._replace(columns=table.columns[:-1], rows=rows)
 
 
 def hardware_columns(with_prices: bool) -> tuple[Column, ...]:
@@ -59,7 +70,7 @@ def hardware_rows(
 ) -> Iterable[tuple[object, ...]]:
     """What does not start has no figures."""
     for option in candidates:
-        plan = option.plan
+        plan, fewer = option.plan, result.perhaps_instead(option)
         figures = (option.most_at_once, plan.limits.max_context, plan.free_bytes)
         yield (
             *(option.device.key, option.devices, option.verdict),
@@ -68,4 +79,12 @@ def hardware_rows(
             *((None,) * len(figures) if plan.refusals else figures),
             option.total_memory,
             decode_rate(plan) if plan.fits else None,
+            fewer and f"{fewer.devices:,}: {may_serve(fewer)}",
         )
+
+
+def may_serve(option: Candidate) -> str:
+    """How many of its requests something borderline serves at once."""
+    low, high = (f"{end:,.2f}" for end in option.may_serve)
+    each = " each" if option.replicas > 1 else ""
+    return f"{low} to {high} of {option.plan.workload.batch_size:,}{each}"

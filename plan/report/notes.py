@@ -8,7 +8,7 @@ from headcount.model.sizes import ASSUMED_ENCODER
 from headcount.model.units import format_bytes
 
 from ..decode import no_rate_reason
-from ..devices import Device
+from ..devices import Device, sold_as
 from ..engines.registry import started
 from ..hardware.candidates import MACHINE, Candidate
 from ..hardware.cost import HOURS_A_MONTH
@@ -16,6 +16,9 @@ from ..overhead import RUNTIME_ALONE, RUNTIME_PARALLEL, SAMPLER_BYTES
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
+from ..weights import nothing_describes
+
+_SOLD = 6  # devices of a size that are named
 
 
 def report_notes(result: PlanResult) -> list[str]:
@@ -32,9 +35,11 @@ def warnings(plan: Plan) -> Iterator[str]:
             f"The context of {workload.context:,} tokens is beyond the model's maximum of"
             f" {limit:,}: planned anyway."
         )
+    if (device := plan.request.device) is not None and (sold := sold_as(device)):
+        yield _taken_literally(device, sold)
     if spec.assumed:
         yield (
-            f"Nothing describes model_type {spec.model_type!r}: its config was read by the standard"
+            f"N{nothing_describes(spec.model_type or '')[1:]}: its config was read by the standard"
             " names. `headcount audit` lists what was assumed."
         )
     if limit is None and plan.request.context is None:
@@ -54,6 +59,15 @@ def warnings(plan: Plan) -> Iterator[str]:
         yield note
     if plan.fits is not None and plan.limits.max_context is None:
         yield "All layers have a window and the model states no maximum: no context is too long."
+
+
+def _taken_literally(device: Device, sold: tuple[Device, ...]) -> str:
+    named = ", ".join(one.key for one in sold[:_SOLD])
+    more = f" and {len(sold) - _SOLD:,} more" if len(sold) > _SOLD else ""
+    return (
+        f"{device.key} is {format_bytes(device.memory)} of usable memory, no card's: name one that"
+        f" is sold so ({named}{more})."
+    )
 
 
 def assumptions(result: PlanResult) -> Iterator[str]:

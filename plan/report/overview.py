@@ -1,6 +1,7 @@
 """Several models in one view: what each of them takes, in one table, and in one JSON document."""
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from headcount.report.cells import cell
 from headcount.report.report import Column, Fact, Report, Table
@@ -8,12 +9,14 @@ from headcount.report.report import Column, Fact, Report, Table
 from ..hardware.candidates import Candidate
 from ..hardware.cost import HOURS_A_MONTH
 from ..result import PlanResult
-from .document import candidate_document
-from .hardware import hardware_columns, hardware_rows
+from .document import hardware_document
+from .facts import engine_name
+from .hardware import hardware_columns, hardware_rows, without_empty_end
 from .notes import of_cards, refused, warnings
 
 SCHEMA_VERSION = 1
 _MOST_ROWS = 6  # of a model, where the devices were not named
+_BRIEF_ROWS = 3  # of each, in a terminal
 
 
 def overview_report(
@@ -23,27 +26,46 @@ def overview_report(
     The document holds those of all `reports`."""
     found = [result for result in results if result is not None]
     prices = any(result.prices for result in found)
-    rows = [
-        (result.plan.model.model_id, *row)
-        for result in found
-        for row in hardware_rows(result, _shown(result))
-    ]
+    rows = [list(hardware_rows(result, _shown(result))) for result in found]
+    models = [result.plan.model.model_id for result in found]
+    records = Table(
+        key="hardware",
+        title="Hardware, the best first",
+        columns=(Column("model", "Model"), *hardware_columns(prices)),
+        rows=tuple((model, *row) for model, own in zip(models, rows, strict=True) for row in own),
+    )
+    most = _BRIEF_ROWS * len(found)
+    table = records._replace(
+        rows=tuple(_in_turn(_short(models), rows)),
+        brief=len(records.rows) if all(result.named for result in found) else most,
+        least=len(found),
+    )
     return Report(
         title=f"Plan of {len(names)} models{_wanted(found)}",
         facts=tuple(_facts(names, results, reports)),
-        tables=(
-            Table(
-                key="hardware",
-                title="Hardware, the best first",
-                columns=(Column("model", "Model"), *hardware_columns(prices)),
-                rows=tuple(rows),
-            ),
-        ),
+        tables=(without_empty_end(table),),
+        records=records,
         notes=tuple(_notes(found)),
         document=_document(results, reports),
         is_brief=True,
         is_summary=True,
     )
+
+
+def _short(models: Sequence[str]) -> tuple[str, ...]:
+    """Without their organisations, where those do not tell them apart."""
+    names = tuple(model.rpartition("/")[2] for model in models)
+    return names if len(set(names)) == len(set(models)) else tuple(models)
+
+
+def _in_turn(
+    models: Sequence[str], rows: Sequence[Sequence[tuple[object, ...]]]
+) -> Iterator[tuple[object, ...]]:
+    """The best of each model, then the next of each: a screen that ends has rows of all."""
+    for place in zip_longest(*rows):
+        for model, row in zip(models, place, strict=True):
+            if row is not None:
+                yield (model, *row)
 
 
 def _shown(result: PlanResult) -> tuple[Candidate, ...]:
@@ -56,7 +78,9 @@ def _wanted(found: Sequence[PlanResult]) -> str:
     users = next((result.users for result in found if result.users), None)
     contexts = {result.plan.workload.context for result in found}
     length = f" of {contexts.pop():,} tokens" if len(contexts) == 1 else ""
-    return f" for {users:,} requests{length} at once" if users else ""
+    wanted = f" for {users:,} requests{length} at once" if users else ""
+    engines = {engine_name(result.plan) for result in found if result.plan.engine.starts}
+    return f"{wanted}, {engines.pop()}" if len(engines) == 1 else wanted
 
 
 def _facts(
@@ -73,10 +97,20 @@ def _facts(
 
 
 def _split(result: PlanResult, chosen: Candidate) -> str:
-    price = result.an_hour(chosen)
-    if price is None:
-        return chosen.split
-    return f"{chosen.split}; {cell(price, 'price')} an hour"
+    return f"{_priced(result, chosen, chosen.split)}{_perhaps(result)}"
+
+
+def _priced(result: PlanResult, option: Candidate, what: str) -> str:
+    price = result.an_hour(option)
+    return what if price is None else f"{what}, {cell(price, 'price')} an hour"
+
+
+def _perhaps(result: PlanResult) -> str:
+    option = result.perhaps
+    if option is None:
+        return ""
+    what = f"{option.devices:,} x {option.device.key}, {option.split}"
+    return f"; borderline {_priced(result, option, what)}"
 
 
 def _notes(found: Sequence[PlanResult]) -> Iterator[str]:
@@ -104,7 +138,7 @@ def _notes(found: Sequence[PlanResult]) -> Iterator[str]:
 def _document(results: Sequence[PlanResult | None], reports: Sequence[Report]) -> dict[str, object]:
     """`plans` has the document of each model, as of a call with it alone, or its error."""
     hardware = [
-        {"model": result.plan.model.model_id, **candidate_document(option, result)}
+        {"model": result.plan.model.model_id, **hardware_document(option, result)}
         for result in results
         if result is not None
         for option in _shown(result)

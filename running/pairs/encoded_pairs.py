@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from headcount.model.errors import HeadcountError
-from headcount.running.placement import inputs_device
 
+from ..load import auto_class
+from ..placement import inputs_device
 from .pairs_file import Pair
 
 _GENERATED = 64  # tokens that a model says of its own
@@ -37,6 +38,14 @@ class Encoder:
     says: Callable[[Tensor], Tensor] | None = None
 
     @classmethod
+    def unloaded(cls, config: PreTrainedConfig) -> "Encoder":
+        """Of the model that transformers would build of `config`, in float32 on the CPU."""
+        built: Any = auto_class(config)._model_mapping[type(config)]
+        return cls(
+            input_name=built.main_input_name, dtype=torch.float32, device=torch.device("cpu")
+        )
+
+    @classmethod
     def of(cls, model: Any) -> "Encoder":
         """That of a loaded model."""
         return cls(
@@ -45,6 +54,12 @@ class Encoder:
             device=inputs_device(model),
             says=_own_targets(model),
         )
+
+
+def decoder_inputs(target: Tensor, start: int) -> Tensor:
+    """What a decoder reads to predict all of `target` ([rows, tokens]) as it stands, of the same
+    shape: the token that it starts with, and all but the last."""
+    return torch.cat([torch.full_like(target[:, :1], start), target[:, :-1]], dim=1)
 
 
 def encoded_pairs(

@@ -9,6 +9,8 @@ from typing import Any
 
 from headcount.model.errors import HeadcountError
 
+from ..text import Text
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair:
@@ -26,6 +28,13 @@ class Pairs:
     name: str
     pairs: tuple[Pair, ...]
     sha256: str
+
+
+def pairs_of_lines(text: Text) -> Pairs:
+    """Each line with any words is a source, of which the original says the target itself."""
+    lines = (line for line in text.content.splitlines() if line.strip())
+    pairs = tuple(Pair(source=line) for line in lines)
+    return Pairs(name=text.name, pairs=pairs, sha256=text.sha256)
 
 
 def read_pairs(path: Path, option: str = "--pairs") -> Pairs:

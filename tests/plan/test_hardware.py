@@ -28,8 +28,8 @@ def test_devices_are_those_of_all_stages() -> None:
 
 def test_a_pipeline_is_found_where_a_machine_does_not_suffice() -> None:
     result = run("deepseek-v3", "--target-users", "4", "--context", "4k", "--device", "h100")
-    assert "least memory: 16 x NVIDIA H100 SXM5 80GB" in result.stdout
-    assert "16 x h100 (tp 8 x pp 2)" in result.stdout
+    assert "least memory: 16 x h100 (4 requests at once, vllm " in result.stdout
+    assert "16 x NVIDIA H100 SXM5 80GB (tp 8 x pp 2)" in result.stdout
     assert "--pipeline-parallel-size 2" in result.stdout
 
 
@@ -274,7 +274,7 @@ def test_prices_choose_and_add_up(tmp_path: Path, text: str) -> None:
     assert second["a_month"] == pytest.approx(30.5 * second["devices"] * 365 * 24 / 12)
     assert (last["an_hour"], last["a_month"]) == (None, None)
     dear = run(*SERVED, "--prices", prices(tmp_path, "h200,900\nb200,1\nh100,3\n"))
-    assert "least cost: 4 x NVIDIA B200 180GB" in dear.stdout
+    assert "least cost: 4 x b200" in dear.stdout
     assert "4.00 (2,920.00 a month)" in dear.stdout
 
 
@@ -367,7 +367,7 @@ def test_several_models_are_one_table() -> None:
     assert len(rows) == 4
     page = run(*MODELS, "--device", "h100,mi300x", "--format", "html").stdout
     assert page.count("<!DOCTYPE html>") == 1
-    assert "<h1>Plan of 2 models for 64 requests of 32,768 tokens at once</h1>" in page
+    assert "<h1>Plan of 2 models for 64 requests of 32,768 tokens at once, vllm " in page
     assert page.count("<h1>Plan of ") == 3
     assert '<a href="#report-2">' in page and '<section id="report-2">' in page
 
@@ -405,3 +405,44 @@ def test_a_batch_of_a_replica_is_what_surely_fits() -> None:
     assert float(estimated) == round(found["concurrency"], 2)
     assert int(batch) <= float(sure) < int(batch) + 1 < float(estimated)
     assert found["replicas"] * int(batch) >= 16 > 5 * int(batch)
+
+
+@pytest.mark.parametrize(
+    ("args", "sure", "perhaps", "ends"),
+    [
+        # vLLM's plan of the same start alone says 18.54 to 21.34 of 20 requests
+        (("deepseek-v3", "--device", "h100,h200"), 24, ("h200", 8), (18.54, 21.34)),
+        (("llama-3.1-70b", "--device", "rtx-pro-6000"), 8, ("rtx-pro-6000", 4), (20.0, 21.07)),
+    ],
+)
+def test_less_that_is_borderline_is_said(
+    args: tuple[str, ...], sure: int, perhaps: tuple[str, int], ends: tuple[float, float]
+) -> None:
+    asked = (*args, "--context", "32k", "--target-users", "20")
+    found = engine(*asked)
+    assert (found["devices"], found["verdict"]) == (sure, "fits")
+    less = found["perhaps"]
+    assert (less["device"], less["cards"], less["verdict"]) == (*perhaps, "borderline")
+    assert (less["concurrency_low"], less["concurrency_high"]) == ends
+    screen = run(*asked).stdout
+    words = f"Borderline +{less['cards']} x {less['device']} .tp {less['tp']}: "
+    assert re.search(f"{words}{ends[0]:.2f} to {ends[1]:.2f} of 20 requests", screen)
+    (row,) = [row for row in document(*asked)["hardware"] if row["device"] == less["device"]]
+    assert row["verdict"] == "fits" and row["cards"] > row["perhaps"]["cards"]
+
+
+def test_what_is_borderline_has_its_cost(tmp_path: Path) -> None:
+    """4 of them at 2.1 an hour, where 8 surely serve."""
+    prices = tmp_path / "prices.csv"
+    prices.write_text("rtx-pro-6000,2.1\n")
+    asked = ("llama-3.1-70b", "--context", "32k", "--target-users", "20")
+    asked = (*asked, "--device", "rtx-pro-6000", "--prices", str(prices))
+    found = engine(*asked)
+    assert (found["an_hour"], found["perhaps"]["an_hour"]) == (16.8, 8.4)
+    assert "requests, 8.40 an hour)" in run(*asked).stdout
+
+
+def test_nothing_is_said_where_less_surely_does_not_serve() -> None:
+    """16 GB of weights at 16 bit are on one card of 24 GB or on none."""
+    found = engine("llama-3-8b", "--device", "rtx-4090", "--target-users", "2", "--context", "2k")
+    assert (found["devices"], found["perhaps"]) == (1, None)

@@ -1,5 +1,7 @@
 """What a terminal shows: never wider than it is, the answer first and last, the rest on demand."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -227,7 +229,8 @@ def test_columns_go_in_the_order_that_is_said() -> None:
 def test_texts_are_broken_where_no_column_may_go() -> None:
     shown = lines(table(20), width=46)
     assert max(map(len, shown)) <= 46
-    assert "".join(line[:14].strip() for line in shown[2:]) == "a" * 20
+    assert [line[:20].strip() for line in shown[2:4]] == ["a" * 20, ""]  # what names the row stays
+    assert "".join(line[22:33].strip() for line in shown[2:]) == "b" * 20
 
 
 def test_a_table_too_wide_for_all_is_a_value_a_line() -> None:
@@ -301,3 +304,39 @@ def test_wide_characters_count_twice() -> None:
     text = render([report(facts=facts)], "table", View(width=40))
     assert max(map(columns, text.splitlines())) <= 40
     assert "  b     y" in text
+
+
+@pytest.mark.parametrize("model", ["llama-3-70b", "llama-3.1-70b", "qwen3-32b"])
+def test_a_search_shows_its_best_rows_and_of_what_it_is(model: str) -> None:
+    command = f"plan {model} --context 32k --target-users 20"
+    lines = printed(command).splitlines()
+    assert len(lines) < 24
+    table = next(at for at, line in enumerate(lines) if line.startswith("Device "))
+    rows = [line for line in lines[table:] if " fits " in line]
+    assert len(rows) >= (3 if "To start" in "".join(lines) else 5)
+    (verdict,) = [line for line in lines if line.startswith("  Verdict")]
+    assert re.search(r"least memory: \d+ x [\w-]+ \(20 requests at once, vllm [\d.]+\)", verdict)
+
+
+def test_a_verdict_alone_keeps_its_engine_and_device() -> None:
+    command = "plan llama-3.1-70b --context 32k --batch-size 40 --engine vllm --device h100 --tp 4"
+    text = " ".join(printed(command).split())
+    assert re.search(r"13\.95 of 40 requests \(vllm [\d.]+ on 4 x NVIDIA H100 SXM5 80GB\)", text)
+
+
+PRICES = "h100,2\nh200,3\nrtx-pro-6000,2.1\nb200,5\nmi300x,2.2\n"
+
+
+@pytest.mark.parametrize("device", ["", "--device h100,h200,rtx-pro-6000 "])
+def test_names_of_compared_models_stay_whole(device: str, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text(PRICES)
+    models = "deepseek-v3 llama-3.1-70b qwen3-32b"
+    command = f"plan {models} {device}--context 32k --target-users 20 --prices {prices}"
+    lines = printed(command).splitlines()
+    assert len(lines) < 24
+    assert not any(len(line) > 80 for line in lines)
+    begin = next(at for at, line in enumerate(lines) if line.startswith("Model"))
+    names = [line.split()[0] for line in lines[begin + 2 : begin + 5]]
+    assert names == ["DeepSeek-V3", "Llama-3.1-70B", "Qwen3-32B"]
+    assert "An hour" in lines[begin]

@@ -60,11 +60,11 @@ def test_logits_are_those_of_the_model_in_one_place(folder: Path) -> None:
     assert set(model.hf_device_map.values()) == {"cpu", "disk"}
     assert model.device.type == "meta"  # what it says of itself helps nobody
     assert inputs_device(model) == CPU
-    ids = torch.arange(24).view(2, 12)
+    read = {"input_ids": torch.arange(24).view(2, 12)}
     with torch.inference_mode():
         for spread, whole in zip(
-            (RowLogits(model, ids).whole(), RowLogits(model, ids).at(3, 7)),
-            (RowLogits(plain, ids).whole(), RowLogits(plain, ids).at(3, 7)),
+            (RowLogits(model, read).whole(), RowLogits(model, read).at(3, 7)),
+            (RowLogits(plain, read).whole(), RowLogits(plain, read).at(3, 7)),
             strict=True,
         ):
             assert spread.device == CPU

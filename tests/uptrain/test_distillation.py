@@ -17,6 +17,16 @@ def rows(count: int = 3, tokens: int = 9) -> Any:
     return torch.randint(0, VOCABULARY, (count, tokens + 1), generator=generator)
 
 
+def read(ids: Any) -> Any:
+    import torch
+
+    from headcount.uptrain.text_rows import TextPart
+
+    part = TextPart(ids=ids)
+    (numbers,) = part.forwards(torch.arange(len(part)))
+    return part.reading(numbers)
+
+
 def models(name: str = "llama", **config: Any) -> tuple[Any, Any]:
     import torch
 
@@ -50,7 +60,7 @@ def test_the_loss_is_the_divergence_and_what_is_added(name: str, temperature: fl
 
     student, teacher = models(name)
     objective = Objective(temperature=temperature, cross_entropy=0.3)
-    loss = Distillation(student, objective)(rows(), teacher)
+    loss = Distillation(student, objective)(read(rows()), teacher)
     kl, cross_entropy, _ = expected(student, teacher, rows(), temperature)
     wanted = temperature**2 * kl.mean() + 0.3 * cross_entropy.mean()
     assert float(loss.detach()) == pytest.approx(wanted, rel=1e-9)
@@ -61,8 +71,8 @@ def test_hidden_states_are_compared_layer_by_layer() -> None:
 
     student, teacher = models()
     batch = rows()
-    loss = Distillation(student, Objective(hidden_loss=2.0))(batch, teacher)
-    without = Distillation(student, Objective())(batch, teacher)
+    loss = Distillation(student, Objective(hidden_loss=2.0))(read(batch), teacher)
+    without = Distillation(student, Objective())(read(batch), teacher)
     states = [
         model(input_ids=batch[:, :-1], output_hidden_states=True).hidden_states[1:]
         for model in (student, teacher)
@@ -84,9 +94,9 @@ def test_logits_in_parts_give_the_same_loss_and_the_same_gradients(name: str) ->
     found = []
     for elements in (2**24, 3 * 2 * VOCABULARY):  # two positions at a time
         module = Distillation(student, objective, chunk_elements=elements)
-        assert len(module._spans(rows())) == (1 if elements == 2**24 else 5)
+        assert len(module._spans(read(rows()))) == (1 if elements == 2**24 else 5)
         module.zero_grad()
-        loss = module(rows(), teacher)
+        loss = module(read(rows()), teacher)
         loss.backward()
         found.append([loss.item(), *(p.grad.clone() for p in student.parameters())])
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-12)
@@ -101,7 +111,7 @@ def test_scores_are_sums_over_the_tokens(elements: int) -> None:
 
     student, teacher = models()
     module = Distillation(student, Objective(temperature=3.0), chunk_elements=elements)
-    sums = module(rows(), teacher, scores=True)
+    sums = module(read(rows()), teacher, scores=True)
     kl, mine, theirs = expected(student, teacher, rows(), 1.0)
     assert sums.tolist()[:3] == pytest.approx([theirs.sum(), mine.sum(), kl.sum()], rel=1e-9)
     assert not sums.requires_grad

@@ -17,13 +17,22 @@ def ids(count: int) -> Any:
 
 
 def test_rows_hold_the_text_in_its_order_and_predict_every_token_once() -> None:
+    import torch
+
+    from headcount.uptrain.rows import all_of
     from headcount.uptrain.text_rows import pack_rows
 
     rows = pack_rows([ids(1000)], sequence_length=10, held_out=50, end=None)
-    predicted = rows.train[:, 1:].flatten().tolist()
+    predicted = rows.train.reading(all_of(rows.train)).targets.flatten().tolist()
     assert predicted == list(range(1, 941))  # 950 tokens, of which the last nine fill no row
-    assert rows.held_out[:, 1:].flatten().tolist() == list(range(951, 991))
-    assert (rows.train[1:, 0] == rows.train[:-1, -1]).all()
+    assert rows.held_out.reading(all_of(rows.held_out)).targets.flatten().tolist() == list(
+        range(951, 991)
+    )
+    cut = rows.train.ids
+    assert (cut[1:, 0] == cut[:-1, -1]).all()
+    read = rows.train.reading(torch.tensor([3, 1]))
+    assert read.inputs["input_ids"].tolist() == [[*range(30, 40)], [*range(10, 20)]]
+    assert rows.train.tokens(torch.tensor([3, 1])) == 20
 
 
 def test_every_text_gives_its_end_to_the_part_that_is_held_out() -> None:
@@ -31,7 +40,7 @@ def test_every_text_gives_its_end_to_the_part_that_is_held_out() -> None:
 
     texts = [ids(300), 1000 + ids(300)]
     rows = pack_rows(texts, sequence_length=8, held_out=10_000, end=END)
-    trained, held = ({*part.flatten().tolist()} for part in (rows.train, rows.held_out))
+    trained, held = ({*part.ids.flatten().tolist()} for part in (rows.train, rows.held_out))
     assert trained & held == {END}
     assert trained - {END} <= {*range(270), *range(1000, 1270)}
     assert held - {END} <= {*range(270, 300), *range(1270, 1300)}
@@ -48,7 +57,7 @@ def test_a_text_that_fills_no_row_is_refused(tokens: int, length: int) -> None:
 
 
 def test_a_pass_reads_every_row_once_in_an_order_that_the_seed_gives() -> None:
-    from headcount.uptrain.text_rows import batch_rows
+    from headcount.uptrain.rows import batch_rows
 
     def read(seed: int, steps: range) -> list[int]:
         return [

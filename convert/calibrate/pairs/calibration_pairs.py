@@ -4,21 +4,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from headcount.model.decoder_attentions import attentions
 from headcount.model.errors import HeadcountError
 from headcount.running.boundary import quiet_transformers
-from headcount.running.load import auto_class, load_model
+from headcount.running.load import load_model
+from headcount.running.pairs.decoder_start import decoder_start
 from headcount.running.pairs.encoded_pairs import Encoder, encoded_pairs, encoded_source
-from headcount.running.pairs.pairs_file import Pair, Pairs, read_pairs
+from headcount.running.pairs.pairs_file import Pair, Pairs, pairs_of_lines, read_pairs
 from headcount.running.placement import resolve_placement
 from headcount.running.runnable import RunnableModel, open_runnable
-from headcount.running.tokens import has_vocabulary, load_tokenizer
+from headcount.running.tokens import check_ids, has_vocabulary, load_tokenizer
 from headcount.sources.identity import FileIdentity
 
 from ...plan.request import CALIBRATION_ROW_TOKENS
@@ -118,34 +118,15 @@ def few_lengths(length: int) -> int:
     return max(1, length // step * step)
 
 
-def decoder_start(runnable: RunnableModel) -> int:
-    """The token that the decoder begins with."""
-    try:
-        known: Any = GenerationConfig.from_pretrained(runnable.folder, local_files_only=True)
-    except OSError:  # there is no such file
-        known = GenerationConfig.from_model_config(runnable.config)
-    start = known.decoder_start_token_id
-    if start is None:
-        start = getattr(runnable.config, "decoder_start_token_id", None)
-    if not isinstance(start, int):
-        raise HeadcountError(
-            f"{runnable.id}: neither config.json nor generation_config.json has a"
-            " decoder_start_token_id, so that it is not known what its decoder begins with"
-        )
-    return start
-
-
 def _pairs(name: str) -> Pairs:
     path = Path(name)
     if path.suffix in (".tsv", ".jsonl"):
         return read_pairs(path, _OPTION)
     text = named_text(name, _OPTION)
-    lines = [line for line in text.content.splitlines() if line.strip()]
-    if not lines:
+    found = pairs_of_lines(text)
+    if not found.pairs:
         raise HeadcountError(f"{_OPTION} {name}: holds no line to read")
-    return Pairs(
-        name=text.name, pairs=tuple(Pair(source=line) for line in lines), sha256=text.sha256
-    )
+    return found
 
 
 @lru_cache(maxsize=2)
@@ -173,31 +154,20 @@ def _said(
 
 def _target(pair: Pair, tokenizer: PreTrainedTokenizerBase, runnable: RunnableModel) -> list[int]:
     ids: list[int] = tokenizer(text_target=pair.target)["input_ids"]
-    _check(ids, runnable)
+    check_ids(ids, runnable)
     return ids
-
-
-def _check(ids: list[int], runnable: RunnableModel) -> None:
-    if max(ids, default=0) >= runnable.vocab_size:
-        raise HeadcountError(
-            f"{runnable.id}: its tokenizer makes token {max(ids)}, and the model has"
-            f" {runnable.vocab_size:,}: they do not belong together"
-        )
 
 
 def _sources(
     tokenizer: PreTrainedTokenizerBase, runnable: RunnableModel, limit: int
 ) -> Callable[[Pair], Tensor]:
     """What the encoder reads of a pair."""
-    built: Any = auto_class(runnable.config)._model_mapping[type(runnable.config)]
-    encoder = Encoder(
-        input_name=built.main_input_name, dtype=torch.float32, device=torch.device("cpu")
-    )
+    encoder = Encoder.unloaded(runnable.config)
 
     def encode(pair: Pair) -> Tensor:
         found = encoded_source(pair, tokenizer, encoder, limit, _OPTION)
         if found.dim() == 2:
-            _check(found[0].tolist(), runnable)
+            check_ids(found[0].tolist(), runnable)
             found = found[:, : few_lengths(found.shape[1])]
         return found
 
