@@ -13,7 +13,7 @@ from headcount.running.signals import exit_at_once, on_signals
 
 from .console import Command, write_reports
 from .launched import in_main_process
-from .options.shared import AT_LEAST_1, TOKENS, options_of, output_options, stack
+from .options.shared import AT_LEAST_1, TOKENS, list_options, options_of, stack
 from .output.report_path import check_report_path
 
 # What only one of the two reports reads.
@@ -60,7 +60,7 @@ _OPTIONS = stack(
 @click.command(cls=Command)
 @click.argument("model")
 @_OPTIONS
-@output_options
+@list_options
 @in_main_process
 def heads(
     model: str,

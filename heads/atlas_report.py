@@ -37,12 +37,13 @@ _LAYERS = (
 def atlas_report(atlas: Atlas) -> Report:
     """The whole report of one atlas."""
     rows = tuple(_head_row(one, head) for one, head in atlas.heads() if head.roles)
-    found = Table(key="roles", title="Heads with a role", columns=_HEADS, rows=rows)
+    found = Table(key="roles", title="Heads with a role", columns=_HEADS, rows=rows, brief=0)
     layers = Table(
         key="layers",
         title="Layers",
         columns=_LAYERS,
         rows=tuple(_layer_row(one) for one in atlas.attentions),
+        brief=0,
     )
     return Report(
         title=f"Heads of {atlas.id}",

@@ -20,6 +20,7 @@ from ..roles import LETTERS, NO_ROLE, ROLE_NAMES, counted_letters
 from .comparison import AtlasComparison, AttentionChange, HeadChange
 from .comparison_document import change_records, comparison_document
 
+_BRIEF_ROWS = 8  # that a terminal shows without --details
 _ROLES = (
     Column(key="role", title="Role"),
     Column(key="verdict", title="Verdict", unit="verdict"),
@@ -134,15 +135,16 @@ def _tables(found: AtlasComparison) -> Iterator[Table]:
         title="Layers",
         columns=_LAYERS,
         rows=tuple(_layer_row(one) for one in found.attentions),
+        brief=0,
     )
     merged = tuple(_merged_rows(found))
     if merged:
         title = "K/V heads whose query heads changed roles"
-        yield Table(key="merged", title=title, columns=_MERGED, rows=merged)
+        yield Table(key="merged", title=title, columns=_MERGED, rows=merged, brief=0)
     changed = tuple(_changed_rows(found))
     if changed:
         title = "Heads that lost or gained a role"
-        yield Table(key="changed", title=title, columns=_CHANGED, rows=changed)
+        yield Table(key="changed", title=title, columns=_CHANGED, rows=changed, brief=_BRIEF_ROWS)
 
 
 def _layer(one: AttentionChange) -> object:

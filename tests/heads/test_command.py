@@ -42,6 +42,13 @@ def test_the_map_shows_a_cell_a_head_and_what_it_cost(planted: str) -> None:
     assert max(map(len, text.partition("Notes")[0].splitlines())) <= 120
 
 
+def test_what_is_behind_the_map_is_shown_on_demand(planted: str) -> None:
+    short, whole = run(planted, *FEW), run(planted, *FEW, "--details")
+    assert len(short.splitlines()) < 24 and "--details also shows: heads with a role" in short
+    assert "Entropy" in whole and "Entropy" not in short and "--details" not in whole
+    assert short.splitlines()[-1] == whole.splitlines()[-1]
+
+
 def test_json_and_csv_say_the_same(planted: str) -> None:
     document = json.loads(run(planted, *FEW, "--format", "json"))
     rows = list(csv.DictReader(run(planted, *FEW, "--format", "csv").splitlines()))

@@ -158,7 +158,7 @@ def test_a_model_against_itself_keeps_all(planted: Path) -> None:
 
 
 def test_the_verdict_comes_first_and_the_table_fits(planted: Path, deprived: Path) -> None:
-    text = compare(deprived, planted)
+    text = compare(deprived, planted, "--details")
     lines = text.splitlines()
     assert re.search(r"Verdict +1 of 2 roles kept \(1 lost, 0 gained\)", lines[2])
     assert "Induction heads   0 of 1 kept" in text
