@@ -13,21 +13,14 @@ if _BEFORE is signal.default_int_handler:
 import click
 
 from headcount.commands.console import HELP_OPTIONS, CommandFiles, Group
+from headcount.commands.names import NAMES
 from headcount.model.version import __version__
 
 if _BEFORE is signal.default_int_handler:
     with suppress(ValueError):
         signal.signal(signal.SIGINT, _BEFORE)
 
-# Each is the function of its name in the file of its name.
-COMMANDS = CommandFiles(
-    "headcount.commands",
-    (
-        *("audit", "diff", "plan", "reconcile"),
-        *("convert", "evaluate", "heads", "uptrain"),
-        *("models", "families", "devices", "rules", "explain", "schema", "mcp", "page"),
-    ),
-)
+COMMANDS = CommandFiles("headcount.commands", NAMES)
 
 
 @click.group(cls=Group, commands=COMMANDS, context_settings=HELP_OPTIONS)

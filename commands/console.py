@@ -13,6 +13,7 @@ from headcount.model.errors import HeadcountError, WriteError, of_system
 from headcount.model.redacted_output import redact_hooks, show_traceback
 from headcount.running.signals import exit_at_once, on_signals
 
+from .names import NAMES
 from .output.standard_streams import settle_streams
 from .output.waiting import end_waiting, waiting
 
@@ -56,7 +57,14 @@ class Command(_Started):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """An empty value is a script's unset variable: refused, never taken for no value."""
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            from .meant import option_meant
+
+            known = CommandFiles(__package__ or "", NAMES)
+            hint = option_meant(error.option_name, known)
+            raise click.UsageError(error.format_message() + hint, ctx) from None
         for param in self.params:
             if _is_empty(param, ctx.params.get(param.name or "")):
                 raise click.BadParameter("must not be empty", ctx, param)
@@ -124,6 +132,16 @@ class Group(_Started, click.Group):
     def __init__(self, *args: Any, commands: CommandFiles, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.commands = commands  # type: ignore[assignment]
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from .meant import command_meant
+
+            said, hint = error.format_message(), command_meant(args[0], self.commands)
+            # Newer versions of click name what is near themselves.
+            raise click.UsageError(said + ("" if "Did you mean" in said else hint), ctx) from None
 
 
 def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -> None:

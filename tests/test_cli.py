@@ -294,6 +294,22 @@ def test_weights_alone_ask_for_their_config(model: Path, tmp_path: Path) -> None
     assert run("audit", str(lone), "--config", str(model / "config.json")).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["gpt2"], "headcount audit gpt2"),
+        (["compare", "gpt2", "llama-3-8b"], "Did you mean 'diff'?"),
+        (["adit", "gpt2"], "Did you mean 'audit'?"),
+        (["audit", "gpt2", "--device", "h100"], "It is an option of plan and reconcile."),
+        (["plan", "gpt2", "--kv-heads", "4"], "It is an option of convert."),
+    ],
+)
+def test_what_somebody_may_have_meant_is_said(arguments: list[str], hint: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.count(hint) == 1
+
+
 def test_lists() -> None:
     assert "38 of 381 models match 'qwen3'" in run("models", "--search", "qwen3").stdout
     assert run("models", "qwen3").stdout == run("models", "--search", "qwen3").stdout
