@@ -84,7 +84,7 @@ def _candidates(
         replicas = _fewest(lambda count: serving(count).verdict == "fits", replicas)
     sure = Candidate(device=device, plan=serving(replicas), replicas=replicas)
     yield sure
-    if sure.verdict != "fits":
+    if replicas == 1 or sure.verdict != "fits":
         return
     fewer = _fewest_if_estimates_favour(alone, users)
     if fewer < replicas and serving(fewer).verdict == "borderline":
