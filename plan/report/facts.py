@@ -13,7 +13,7 @@ from ..hardware.candidates import Candidate, placements
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
-from .hardware import may_serve
+from .hardware import may_serve, tried
 
 if TYPE_CHECKING:
     from ..gate import Held
@@ -146,7 +146,7 @@ def _search_verdict(result: PlanResult, chosen: Candidate) -> Fact:
     elif not result.holds or chosen.verdict != "fits":
         value = f"no device{_of_what(result)} suffices"
     wanted = f"{users:,} requests at once" if users > 1 else "one request at once"
-    note = f"{wanted}, {engine_name(chosen.plan)}"
+    note = f"{wanted}{tried(result)}, {engine_name(chosen.plan)}"
     tone = _tone(chosen.verdict if result.holds else "no device")
     return Fact("verdict", "Verdict", value, "text", note, tone=tone)
 
