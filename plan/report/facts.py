@@ -172,8 +172,8 @@ def _request(result: PlanResult) -> Iterator[Fact]:
     drop = 3 if work.batch_size == 1 or is_search else 0
     yield Fact("batch_size", "Batch size", work.batch_size, "count", share, drop=drop)
     if weights is not None:
-        total, drop = weights.total_bytes, 1 if is_search else 0
-        yield Fact("weights", "Weights", total, "bytes", weights.formula, drop=drop)
+        total, formula = weights.total_bytes, weights.formula
+        yield Fact("weights", "Weights", total, "bytes", formula, drop=1)  # the bar has them, too
 
 
 def _of_replica(plan: Plan) -> str:
