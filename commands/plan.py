@@ -19,6 +19,7 @@ from .options.shared import (
     COUNT,
     PATH,
     SIZE,
+    Counts,
     FiniteRange,
     details_option,
     output_options,
@@ -35,10 +36,10 @@ _MODEL_OPTIONS = stack(
     ),
     click.option(
         *TP,
-        type=AT_LEAST_1,
-        default=1,
-        show_default=True,
-        help="Devices that share the model (tensor parallel).",
+        type=Counts(),
+        show_default="1",
+        help="Devices that share the model (tensor parallel); of several, as in 1,2,4,8, each is"
+        " planned and the best looked for.",
     ),
     click.option(
         *UTILISATION,
@@ -87,7 +88,8 @@ _SERVING_OPTIONS = stack(
     *DEVICE,
     metavar="NAME|SIZE,...",
     shell_complete=complete_device,
-    help="Such as h100 (`headcount devices`) or 80GiB; the best of several is looked for.",
+    help="Such as h100 (`headcount devices`) or 80GiB; the best of several is looked for. 4xh100 is"
+    " h100 with --tp 4.",
 )
 @workload_options
 @_MODEL_OPTIONS

@@ -70,9 +70,15 @@ class PlanningResult(Result):
     findings: tuple[Finding, ...] = field(repr=False)
 
 
+def _integers(name: str, value: Any) -> int | tuple[int, ...]:
+    if isinstance(value, Sequence) and not isinstance(value, str) and value:
+        return tuple(integer(name, one) for one in value)
+    return integer(name, value)
+
+
 _MODEL: Mapping[str, Check] = {
     **WORKLOAD,
-    **{"dtype": text, "tp": integer, "utilisation": number, "prune_heads": text},
+    **{"dtype": text, "tp": _integers, "utilisation": number, "prune_heads": text},
     **{"parameters": count, "kv_memory": nbytes, "require": text, "target_users": integer},
     **{"prices": path, "engine": one_of(ENGINES), "static_cache": flag},
 }
@@ -88,7 +94,7 @@ def plan(
     kv_dtype: str | None = None,
     encoder_tokens: Size | None = None,
     dtype: str | None = None,
-    tp: int = 1,
+    tp: int | Sequence[int] = 1,
     utilisation: float | None = None,
     prune_heads: str | int | None = None,
     parameters: Size | None = None,

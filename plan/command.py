@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headcount.audit.auditing import DOUBTS, audit_model, audit_source
-from headcount.model.errors import HeadcountError
+from headcount.model.errors import HeadcountError, short
 from headcount.model.pruned_heads import PrunedShare, parse_pruned_share
 from headcount.report import FOR_PEOPLE
 from headcount.report.report import Report, counts_in_words
 from headcount.sources.hub_names import split_target
 
-from .devices import parse_devices
+from .devices import parse_devices, with_count
 from .engines.engine import find_engine
 from .engines.registry import PLAIN, SERVING
 from .planned_model import PlannedModel
@@ -53,6 +53,7 @@ def plan_command(
     require: str | None = None,
     target_users: int | None = None,
     device: str | None = None,
+    tp: int | Sequence[int] | None = None,
     prices: Path | None = None,
     prune_heads: str | None = None,
     form: str = "table",
@@ -62,9 +63,17 @@ def plan_command(
     before their reports, or in a `form` for programs in place of them. Raises HeadcountError."""
     if target_users is not None and options.get("batch_size", 1) != 1:
         raise HeadcountError("--target-users are spread over engines: leave out --batch-size")
+    device, tp = _counted(device, tp, options.get("pp"))
+    tps = tuple(sorted(set(tp))) if isinstance(tp, Sequence) else (tp or 1,)
     devices = parse_devices(device) if device else ()
     pruned = None if prune_heads is None else _pruned(prune_heads)
-    request = _request(needs_engine=bool(require or target_users), **options)
+    is_search = bool(require or target_users) or len(tps) > 1
+    request = _request(needs_engine=is_search, tp=tps[0], **options)
+    if len(tps) > 1 and not find_engine(request.engine).starts:
+        raise HeadcountError(
+            f"several --tp are compared as an engine serves them: --engine {SERVING}, or another in"
+            f" place of {request.engine}"
+        )
     if target_users is not None and not find_engine(request.engine).starts:
         raise HeadcountError(
             f"--target-users want an engine that serves them: --engine {SERVING}, or another"
@@ -75,6 +84,7 @@ def plan_command(
         "target_users": target_users,
         "devices": devices,
         "prices": _prices(prices),
+        "tps": tps if len(tps) > 1 else (),
     }
 
     def planned_report(name: str) -> tuple[PlanResult, Report]:
@@ -89,6 +99,22 @@ def plan_command(
         result, report = planned_report(names[0])
         return PlanAnswer(reports=(report,), holds=result.holds, reasons=tuple(_reasons(result)))
     return _several(names, planned_report, for_people=form in FOR_PEOPLE)
+
+
+def _counted(
+    device: str | None, tp: int | Sequence[int] | None, pp: int | None
+) -> tuple[str | None, int | Sequence[int] | None]:
+    """`4xh100` is h100 with tp 4. Raises HeadcountError where --tp or --pp say another number."""
+    found = with_count(device) if device else None
+    if found is None:
+        return device, tp
+    name, count = found
+    if tp not in (None, count) or (pp or 1) > 1:
+        raise HeadcountError(
+            f"--device {short(device)} is --device {name} --tp {count}: beside another --tp, or"
+            " --pp, name the device alone"
+        )
+    return name, count
 
 
 # What few calls ask for is imported by those: a command starts in the time of its imports.

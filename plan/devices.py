@@ -17,6 +17,8 @@ _TABLE = Path(__file__).with_name("devices.json")
 _BRANDS = frozenset(("amd", "apple", "aws", "geforce", "google", "instinct", "intel", "radeon"))
 # A name can hold digits too (`4090`, `4060 Ti 16GB`), so a size must be one number and its unit.
 _SIZE = re.compile(r"([\d.,_]+)\s*(?:[kmgt]i?b?|b)", re.ASCII | re.IGNORECASE)
+# A count before or behind a name; behind it, it is no part of a name such as rtx5080.
+_COUNTED = re.compile(r"(\d{1,3})\s*[x*]\s*(\S.*)|(\S.*?)\s*[x*]\s*(\d{1,3})", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,4}", re.ASCII)
 
 
@@ -94,6 +96,12 @@ def parse_device(text: str) -> Device:
 def parse_devices(text: str) -> tuple[Device, ...]:
     """Several names or sizes with commas, each once. Raises HeadcountError."""
     names = [text] if _SIZE.fullmatch(text.strip()) else text.split(",")
+    for name in names:
+        if counted := with_count(name):
+            raise HeadcountError(
+                f"{name.strip()!r} among several devices: how many share a model is one number for"
+                f" all of them, --device {counted[0]},... --tp {counted[1]}"
+            )
     found = {device.key: device for device in map(parse_device, names)}
     return tuple(found.values())
 
@@ -106,6 +114,19 @@ def sold_as(device: Device) -> tuple[Device, ...]:
         return ()
     number = match[1].replace(",", "").replace("_", "")
     return tuple(one for one in all_devices() if number == f"{one.memory / 2**30:g}")
+
+
+def with_count(text: str) -> tuple[str, int] | None:
+    """The device and how many of it, of `4xh100`, `4 x h100` or `h100x4`; None for what is no count
+    of a known device, or itself the name of one."""
+    if _normalise(text) in _index():
+        return None
+    match = _COUNTED.fullmatch(text.strip())
+    if match is None:
+        return None
+    name, count = (match[2], match[1]) if match[1] else (match[3], match[4])
+    is_known = _SIZE.fullmatch(name) or _normalise(name) in _index()
+    return (name, int(count)) if is_known and int(count) else None
 
 
 @lru_cache(maxsize=1)

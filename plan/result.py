@@ -13,7 +13,7 @@ from headcount.model.units import format_bytes
 
 from .devices import Device, all_devices
 from .engines.engine import find_engine
-from .hardware.candidates import Candidate, of_each_device, ranked
+from .hardware.candidates import Candidate, of_each_device, of_each_split, ranked
 from .hardware.cost import HOURS_A_MONTH, Prices, cost
 from .plan import Plan, plan_model
 from .planned_model import PlannedModel
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class PlanResult:
     """`candidates` are what a search was made over, in the devices' order, () where none was, and
     `ranking` the same, the best first; `users` whom all engines of one are to serve at once;
-    `named` whether the devices to search were named, and `left_out` those of the table that the
+    `named` whether the devices to search were named, `least_tp` from which tp on, or `tps` which
+    alone were tried, and `left_out` those of the table that the
     engine does not run on, with the reason."""
 
     plan: Plan
@@ -39,6 +40,8 @@ class PlanResult:
     required: "tuple[Requirement, ...]" = ()
     users: int | None = None
     named: bool = False
+    least_tp: int = 1
+    tps: tuple[int, ...] = ()
     left_out: tuple[tuple[Device, str], ...] = ()
     prices: Prices = field(default_factory=dict)
     pruned: PrunedShare | None = None  # query heads, of which one more what-if row is without
@@ -132,7 +135,10 @@ class PlanResult:
 
     @cached_property
     def of_each_device(self) -> tuple[Candidate, ...]:
-        """The best of each device that was searched, the best first."""
+        """The best of each device that was searched, the best first; with several tp and devices
+        named, of each tp on it."""
+        if self.tps and self.named:
+            return of_each_split(self.ranking)
         return of_each_device(self.ranking)
 
     @cached_property
@@ -188,23 +194,24 @@ def plan_result(
     target_users: int | None = None,
     devices: Sequence[Device] = (),
     prices: Prices | None = None,
+    tps: tuple[int, ...] = (),
 ) -> PlanResult:
     """Plans `request`, or searches `devices` (none: the whole table) where not one is named, or
     users are given: then the plan is that of the least memory, or cost, that serves and holds what
-    is required. Raises HeadcountError."""
+    is required. So it does of several `tps`, which are tried alone. Raises HeadcountError."""
     known, named = prices or {}, tuple(devices) or ((request.device,) if request.device else ())
     if len(named) == 1:
         request = replace(request, device=named[0])
     if request.kv_memory is not None:
-        _check_beside_kv_memory(request, bool(target_users) or len(named) > 1, known)
-    if not target_users and (len(named) == 1 or request.kv_memory is not None):
+        _check_beside_kv_memory(request, bool(target_users or tps) or len(named) > 1, known)
+    if not (target_users or tps) and (len(named) == 1 or request.kv_memory is not None):
         plan = plan_model(model, request)
         return PlanResult(plan=plan, required=requirements, prices=known)
     from .hardware.search import search  # one plan wants none
 
     left_out = () if named else tuple(_left_out(request))
     searched = named or _without(left_out)
-    found = search(model, request, searched, target_users)
+    found = search(model, request, searched, target_users, tps)
     ranking = ranked(
         found,
         share=lambda plan: _share(plan, requirements),
@@ -219,6 +226,8 @@ def plan_result(
         required=requirements,
         users=target_users,
         named=bool(named),
+        least_tp=request.tp,
+        tps=tps,
         left_out=left_out,
         prices=known,
     )
@@ -227,7 +236,8 @@ def plan_result(
 def _check_beside_kv_memory(request: PlanRequest, is_search: bool, prices: Prices) -> None:
     if is_search:
         raise HeadcountError(
-            "--target-users, or several devices, are a search over devices: leave out --kv-memory"
+            "--target-users, or several devices or --tp, are a search over devices: leave out"
+            " --kv-memory"
         )
     if prices:
         raise HeadcountError("--prices are those of devices: leave out --kv-memory")

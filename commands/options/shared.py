@@ -41,6 +41,19 @@ class Size(_ParamType):
             self.fail(str(error), param, ctx)
 
 
+class Counts(_ParamType):
+    """A number from 1, or several with commas."""
+
+    name = "count,..."
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        parts: list[Any] = [part.strip() for part in value.split(",")]
+        found = tuple(AT_LEAST_1.convert(part, param, ctx) for part in parts)
+        return found[0] if len(found) == 1 else found
+
+
 class FilePath(click.Path):
     """A path option; an empty one is refused, where Path("") would be the current folder."""
 

@@ -19,7 +19,7 @@ class CachePool(ABC):
 
     def bytes_of_first_token(self, within: int | None) -> int:
         """Bytes that one token costs while no window is full."""
-        return self.bytes_per_token(within)
+        return self.bytes_per_token(0)
 
     @abstractmethod
     def needed(self, context: int, batch_size: int, stage: int = 0) -> int:

@@ -128,6 +128,14 @@ def of_each_device(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
     return tuple(options[0] for options in _by_device(found).values())
 
 
+def of_each_split(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """The first of each device and tp, in the order of `found`."""
+    firsts: dict[tuple[str, int], Candidate] = {}
+    for candidate in found:
+        firsts.setdefault((candidate.device.key, candidate.tp), candidate)
+    return tuple(firsts.values())
+
+
 def placements(found: Sequence[Candidate]) -> Iterator[Placement]:
     """One per device, in their order; none where one alone was searched, since its row, with as
     many as were asked for, would be another answer than the plan with as many as suffice."""

@@ -18,13 +18,18 @@ MOST_RANKS = 64
 
 
 def search(
-    model: PlannedModel, request: PlanRequest, devices: Iterable[Device], users: int | None = None
+    model: PlannedModel,
+    request: PlanRequest,
+    devices: Iterable[Device],
+    users: int | None = None,
+    tps: tuple[int, ...] = (),
 ) -> tuple[Candidate, ...]:
     """Every device with the ways to split the model over some, in the devices' order: tp from
     `request.tp` to a whole machine, and pipelines of such machines, each length up to the first
     that serves alone, or the length that is asked for. For `users`, as many engines as surely serve
-    all of them at once, and behind them the fewer that may."""
-    splits = tuple(_splits(model, request))
+    all of them at once, and behind them the fewer that may. Of `tps` each and no other."""
+    splits: list[tuple[int, tuple[int, ...]]] = [(tp, (request.pp,)) for tp in tps]
+    splits = splits or list(_splits(model, request))
     return tuple(
         candidate
         for device in devices
@@ -84,7 +89,7 @@ def _candidates(
         replicas = _fewest(lambda count: serving(count).verdict == "fits", replicas)
     sure = Candidate(device=device, plan=serving(replicas), replicas=replicas)
     yield sure
-    if sure.verdict != "fits":
+    if replicas == 1 or sure.verdict != "fits":
         return
     fewer = _fewest_if_estimates_favour(alone, users)
     if fewer < replicas and serving(fewer).verdict == "borderline":

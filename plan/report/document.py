@@ -106,7 +106,7 @@ def _per_rank(plan: Plan) -> dict[str, object]:
 def _placements(result: PlanResult) -> Iterator[Placement]:
     """Of an engine, how each device serves best, as in `hardware`: the plan that is shown is one of
     them. Without one, with the tp that was asked for, as is that plan."""
-    best = {option.device.key: option for option in result.of_each_device}
+    best = {option.device.key: option for option in reversed(result.of_each_device)}
     for placement in placements(result.candidates):
         if result.plan.engine.starts:
             option = best[placement.device.key]

@@ -13,7 +13,7 @@ from ..hardware.candidates import Candidate, placements
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
-from .hardware import may_serve
+from .hardware import may_serve, tried
 
 if TYPE_CHECKING:
     from ..gate import Held
@@ -148,7 +148,7 @@ def _search_verdict(result: PlanResult, chosen: Candidate) -> Fact:
     elif not result.holds or chosen.verdict != "fits":
         value = f"no device{_of_what(result)} suffices"
     wanted = f"{users:,} requests at once" if users > 1 else "one request at once"
-    note = f"{wanted}, {engine_name(chosen.plan)}"
+    note = f"{wanted}{tried(result)}, {engine_name(chosen.plan)}"
     tone = _tone(chosen.verdict if result.holds else "no device")
     return Fact("verdict", "Verdict", value, "text", note, tone=tone)
 
@@ -174,8 +174,8 @@ def _request(result: PlanResult) -> Iterator[Fact]:
     drop = 3 if work.batch_size == 1 or is_search else 0
     yield Fact("batch_size", "Batch size", work.batch_size, "count", share, drop=drop)
     if weights is not None:
-        total, drop = weights.total_bytes, 1 if is_search else 0
-        yield Fact("weights", "Weights", total, "bytes", weights.formula, drop=drop)
+        total, formula = weights.total_bytes, weights.formula
+        yield Fact("weights", "Weights", total, "bytes", formula, drop=1)  # the bar has them, too
 
 
 def _of_replica(plan: Plan) -> str:

@@ -33,13 +33,21 @@ def hardware_table(result: PlanResult) -> Table:
     what = f"{users:,} requests" if users > 1 else "a request"
     table = Table(
         key="hardware",
-        title=f"Hardware for {what} of {plan.workload.context:,} tokens at once",
+        title=f"Hardware for {what} of {plan.workload.context:,} tokens at once{tried(result)}",
         columns=hardware_columns(bool(result.prices)),
         rows=tuple(hardware_rows(result, result.of_each_device)),
         brief=None if result.named else _BRIEF_ROWS,
         least=_BRIEF_ROWS,
     )
     return without_empty_end(table)
+
+
+def tried(result: PlanResult) -> str:
+    """Which tp a search was over, where that was asked for."""
+    if result.tps:
+        *first, last = map(str, result.tps)
+        return f", tp {', '.join(first)} or {last}"
+    return f", tp {result.least_tp} or more" if result.least_tp > 1 else ""
 
 
 def without_empty_end(table: Table) -> Table:

@@ -3,6 +3,7 @@
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -406,3 +407,40 @@ def test_a_drafting_model_has_no_cache_of_its_own(tmp_path: Path, engine: str) -
     path.write_text(json.dumps({"model_type": "gemma4_assistant"}))
     options = ("--device", "h100", "--parameters", "1b", "--engine", engine)
     assert document(str(path), *options)["memory"]["kv_cache_bytes"] == 0
+
+
+MISTRAL: dict[str, Any] = {
+    **{"architectures": ["MistralForCausalLM"], "model_type": "mistral", "vocab_size": 32000},
+    **{"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32},
+    **{"num_attention_heads": 32, "num_key_value_heads": 8, "torch_dtype": "bfloat16"},
+    **{"max_position_embeddings": 32768, "sliding_window": 4096, "tie_word_embeddings": False},
+}
+# 32 layers x 8 K/V heads x (128 + 128) x 2 B
+OF_A_TOKEN = 131_072
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "tensorrt-llm", "transformers", "generic"])
+def test_windows_say_what_a_token_takes_before_they_are_full(name: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(MISTRAL))
+    asked = (str(tmp_path), "--device", "h100", "--engine", name, "--context", "16k")
+    text = " ".join(run(*asked, "--details").stdout.split())
+    assert f"KV cache per token {OF_A_TOKEN:,} B (128.00 KiB)" in text
+    assert "and a further token 0 B (once every window is full)" in text
+    assert document(*asked)["per_rank"]["rank_cache_bytes_per_token"] == 0
+
+
+def test_the_blocks_of_a_window_can_be_reckoned_up(tmp_path: Path) -> None:
+    """Blocks of 16 tokens are 2 MiB. Of 32,768 tokens vLLM keeps the window's last 4,095 and two
+    steps of 8,192: ceil(20,479 / 16) + 1 = 1,281 blocks (SlidingWindowSpec of its
+    kv_cache_interface.py)."""
+    (tmp_path / "config.json").write_text(json.dumps(MISTRAL))
+    memory = document(
+        *(str(tmp_path), "--device", "h100", "--engine", "vllm", "--context", "32k"),
+    )["memory"]
+    formula = memory["formulas"]["kv_cache"]
+    assert formula == (
+        "1,281 blocks x 2,097,152 B of a request of 32,768 tokens; of a window of 4,096 the least"
+        " of 4,096 - 1 + 16,384 in flight and 32,768 tokens / 16, rounded up, and 1 that the"
+        " window begins inside + the null block"
+    )
+    assert memory["kv_cache_bytes"] == (1281 + 1) * 2_097_152

@@ -446,3 +446,60 @@ def test_nothing_is_said_where_less_surely_does_not_serve() -> None:
     """16 GB of weights at 16 bit are on one card of 24 GB or on none."""
     found = engine("llama-3-8b", "--device", "rtx-4090", "--target-users", "2", "--context", "2k")
     assert (found["devices"], found["perhaps"]) == (1, None)
+
+
+def test_several_tp_are_a_row_each_and_the_least_that_fits_is_named() -> None:
+    """131.42 GiB of weights at 16 bit: one H100 has 79.18 GiB, and two of them 72.85 GiB each to
+    plan with, of which 65.7 are weights, 5 the cache of a request of 32k and 5 the rest."""
+    asked = ("llama-3.1-70b", "--device", "h100", "--context", "32k", "--tp", "8,1,2,4")
+    found = document(*asked)
+    rows = {row["tp"]: row["verdict"] for row in found["hardware"]}
+    assert rows == {1: "does not fit", 2: "does not fit", 4: "fits", 8: "fits"}
+    assert (found["engine"]["tp"], found["engine"]["devices"]) == (4, 4)
+    assert {option["pp"] for option in found["engine"]["options"]} == {1}
+    text = run(*asked).stdout
+    assert "least memory: 4 x h100 (one request at once, tp 1, 2, 4 or 8, vllm " in text
+    assert len(re.findall(r"^h100 +[1248] ", text, re.MULTILINE)) == 4
+
+
+@pytest.mark.parametrize(
+    ("tp", "more", "words"),
+    [
+        ("1,x", (), "'x' is not a valid integer range"),
+        ("0,1", (), "0 is not in the range"),
+        ("1,3", (), "tp 3 does not split"),
+        ("1,2", ("--engine", "generic"), "several --tp are compared as an engine serves them"),
+        ("1,2", ("--kv-memory", "8GiB", "--engine", "vllm"), "leave out --kv-memory"),
+    ],
+)
+def test_several_tp_that_cannot_be_compared_are_told(
+    tp: str, more: tuple[str, ...], words: str
+) -> None:
+    device = () if "--kv-memory" in more else ("--device", "h100")
+    refused = run("llama-3-8b", *device, "--tp", tp, *more)
+    assert refused.exit_code == 2
+    assert words in refused.stderr
+
+
+@pytest.mark.parametrize("text", ["4xh100", "4 x h100", "h100x4", "h100 x 4", "4*H100"])
+def test_a_count_of_devices_is_a_tp(text: str) -> None:
+    asked = document("llama-3-8b", "--device", text)["request"]
+    assert (asked["device"], asked["tp"]) == ("h100", 4)
+
+
+def test_a_count_goes_with_one_device_and_one_number() -> None:
+    assert document("gpt2", "--device", "rtx5080")["request"]["device"] == "rtx-5080"
+    assert document("llama-3-8b", "--device", "2x80GiB")["request"]["tp"] == 2
+    for args in (("4xh100", "--tp", "2"), ("4xh100", "--pp", "2", "--engine", "vllm")):
+        refused = run("llama-3-8b", "--device", *args)
+        assert refused.exit_code == 2 and "is --device h100 --tp 4" in refused.stderr
+    assert document("llama-3-8b", "--device", "4xh100", "--tp", "4")["request"]["tp"] == 4
+    refused = run("llama-3-8b", "--device", "4xh100,h200")
+    assert refused.exit_code == 2 and "--device h100,... --tp 4" in refused.stderr
+
+
+def test_a_search_says_that_tp_is_the_least_it_tries() -> None:
+    asked = ("llama-3.1-70b", "--device", "h100", "--context", "32k", "--target-users", "20")
+    text = run(*asked, "--tp", "4").stdout
+    assert "least memory: 8 x h100 (20 requests at once, tp 4 or more, vllm " in text
+    assert "or more" not in run(*asked).stdout

@@ -58,6 +58,19 @@ class LayerGroup:
             return ceil(min(cache.window + request.in_flight, tokens) / size)
         return ceil(min(cache.window - 1 + request.in_flight, tokens) / size) + 1
 
+    def formula(self, request: BlockRequest) -> str:
+        """The blocks of a window, with their numbers; "" of what keeps none."""
+        window, plus = self.cache.window, ""
+        if window is None or self.cache.kind in ("state", "cross"):
+            return ""
+        first = f"{window:,}" if self.cache.kind == "chunked" else f"{window:,} - 1"
+        if self.cache.kind != "chunked":
+            plus = ", and 1 that the window begins inside"
+        return (
+            f"of a window of {window:,} the least of {first} + {request.in_flight:,} in flight and"
+            f" {request.tokens:,} tokens / {self.block_size:,}, rounded up{plus}"
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockTable:

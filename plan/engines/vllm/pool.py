@@ -56,6 +56,18 @@ class VllmPool(CachePool):
         own = batch_size * blocks * self.table.block_bytes[stage]
         return max(own, blocks * sum(self.table.block_bytes)) if self._checks_all_stages else own
 
+    def formula(self, context: int, batch_size: int, stage: int = 0) -> str:
+        """Where layers have windows, with what these keep."""
+        request = self.request(context)
+        windows = dict.fromkeys(filter(None, (g.formula(request) for g in self.table.groups)))
+        if not windows or self._checks_all_stages:
+            return CachePool.formula(self, context, batch_size, stage)
+        batch = f" x batch {batch_size:,}" if batch_size > 1 else ""
+        return (
+            f"{self.table.blocks_of(request):,} blocks x {self.table.block_bytes[stage]:,} B of a"
+            f" request of {context:,} tokens{batch}; {'; '.join(windows)}"
+        )
+
     def reserved(self, stage: int = 0) -> int:
         """The null block, for which a start wants room since 0.29 (get_kv_cache_configs in
         vllm/v1/core/kv_cache_utils.py); what it logs counts it."""
