@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from headcount.convert.plan.request import Format
+from headcount.running.asked_for import need_text
 from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
@@ -114,6 +115,8 @@ def convert(
         )
     with on_signals(exit_at_once):
         need_extra()
+        if options["calibration"] is not None:
+            need_text(options["calibration"], "--calibration")
         from .convert_run import convert_model
         from .convert_sweep import sweep_model
 

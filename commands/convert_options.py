@@ -11,7 +11,6 @@ from headcount.convert.merge.ladder import (
     REFITS,
 )
 from headcount.convert.plan.request import (
-    BUILTIN,
     CALIBRATION_ROW_TOKENS,
     CALIBRATION_TOKENS,
     ELEMENT_TYPES,
@@ -22,6 +21,7 @@ from headcount.convert.plan.request import (
     Format,
 )
 from headcount.report import FORMATS
+from headcount.running.asked_for import BUILTIN
 
 from .options.shared import (
     PATH,

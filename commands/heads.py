@@ -8,8 +8,10 @@ import click
 
 from headcount.heads.heads_request import HeadsRequest, parse_thresholds
 from headcount.heads.importance.importance_request import ImportanceRequest
+from headcount.running.asked_for import need_folder
 from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
+from headcount.sources.target import is_hub_id
 
 from .console import Command, write_reports
 from .launched import in_main_process
@@ -89,6 +91,9 @@ def heads(
     with on_signals(exit_at_once):
         need_extra()
         check_report_path(output, [Path(one) for one in (model, against) if one])
+        for one in filter(None, (model, against)):
+            if not is_hub_id(one):
+                need_folder(one)
         from headcount.library.head_atlases import heads_report, importance_report_of
 
         if importance:

@@ -25,8 +25,8 @@ from headcount.sources.checkpoint import (
 )
 from headcount.sources.identity import FileIdentity
 from headcount.sources.json_file import read_json, read_json_file
-from headcount.sources.path import check_name
 
+from .asked_for import need_folder
 from .boundary import third_party
 from .strict_presence import strict_presence
 
@@ -72,12 +72,8 @@ class RunnableModel:
 def open_runnable(name: str, *, encoder_decoders: bool = False) -> RunnableModel:
     """The model in the folder `name`, a causal language model or, with `encoder_decoders`, one of
     these. Raises HeadcountError for what cannot or may not be run."""
-    check_name(name)
+    need_folder(name)
     folder = Path(name)
-    if not folder.is_dir():
-        raise HeadcountError(
-            f"{name}: not a folder; give one with config.json, safetensors weights and a tokenizer"
-        )
     _refuse_adapter(folder)
     raw, config_file = read_json_file(folder / "config.json")
     _refuse_own_code(folder / "config.json", _without_our_code(raw))

@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from headcount.model.decoder_attentions import attentions
 from headcount.model.errors import HeadcountError
 from headcount.model.units import format_bytes
+from headcount.running.asked_for import BUILTIN, text_wanted
 from headcount.running.boundary import quiet_transformers
 from headcount.running.runnable import RunnableModel, open_runnable
 from headcount.running.text import Text, packaged_text, read_text
@@ -22,7 +23,7 @@ from headcount.running.tokens import (
     load_tokenizer,
 )
 
-from ..plan.request import BUILTIN, CALIBRATION_ROW_TOKENS
+from ..plan.request import CALIBRATION_ROW_TOKENS
 from ..plan.source import ConversionSource
 from .calibration_rows import HELD_OUT, LEAST_BATCHES, CalibrationRows
 from .layered_model import refuse_encoder_decoder
@@ -119,9 +120,7 @@ def named_text(name: str, option: str) -> Text:
     try:
         return read_text(Path(name))
     except HeadcountError as error:
-        raise HeadcountError(
-            f"{error}; {option} takes a file of UTF-8 text, or {BUILTIN}"
-        ) from error
+        raise HeadcountError(f"{error}; {text_wanted(option)}") from error
 
 
 def spread_tokens(

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from headcount.model.errors import HeadcountError
 from headcount.model.pruned_heads import PrunedShare
+from headcount.running.asked_for import BUILTIN
 
 from ..latent.size import (
     BY_LAYER,
@@ -39,8 +40,6 @@ ChoosingMethod = Literal["first", "medoid", "random"]
 CHOOSING: tuple[ChoosingMethod, ...] = get_args(ChoosingMethod)
 Method = MergeMethod | ChoosingMethod
 METHODS: tuple[Method, ...] = (*MERGE_METHODS, *CHOOSING)
-# The text that comes with this program, in place of a file.
-BUILTIN = "builtin"
 # Tokens of a calibration text that are read, unless another number is asked for: the packaged text
 # has as many for most tokenizers.
 CALIBRATION_TOKENS = 32_768

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headcount.report.report import Column, Fact, HeatCell, HeatMap, Report, Table
+from headcount.running.asked_for import BUILTIN
 
 from .importance import LayerImportance, ModelImportance
-from .importance_request import BUILTIN
 from .rank_correlation import spearman
 
 SCHEMA_VERSION = 1

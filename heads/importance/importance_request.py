@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from headcount.running.asked_for import BUILTIN
+
 # The text that comes with this program, in place of a file.
-BUILTIN = "builtin"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
