@@ -16,6 +16,7 @@ from .plan.describe import (
     budget_in_words,
     cache_in_words,
     describe_plan,
+    mean_costs,
     method_in_words,
     pruned_in_words,
 )
@@ -288,17 +289,9 @@ def _missing(left: Sequence[LeftFile]) -> Iterator[str]:
 
 
 def _cost(report: ConversionReport) -> Iterator[str]:
-    """What heads that were averaged as they are cost, and what takes less without costing more."""
-    request = report.plan.request
-    moved = any(layer.key or layer.value for layer in report.layers)
-    if request.method != "mean" or request.latent is not None or not moved:
-        return
-    yield (
-        "Mean pooling alone costs much where heads differ, as here, until the model is trained on"
-        " (headcount uptrain): --evaluate measures it. --quality fast asks for nothing more than"
-        " this did and mostly costs far less; --quality good, with --calibration, less again"
-        " (docs/methods.md has figures)"
-    )
+    """What averaging has cost heads that differed."""
+    if any(layer.key or layer.value for layer in report.layers):
+        yield from mean_costs(report.plan)
 
 
 def _repeats(report: ConversionReport) -> Iterator[str]:

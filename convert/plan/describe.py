@@ -38,7 +38,7 @@ def describe_plan(plan: ConversionPlan) -> Iterator[str]:
         yield f"not copied   {file.name} ({file.reason})"
     if len(plan.left_files) > most:
         yield f"not copied   and {len(plan.left_files) - most:,} more"
-    yield from (f"note         {note}" for note in plan.notes)
+    yield from (f"note         {note}" for note in (*plan.notes, *mean_costs(plan)))
     for finding in shown(plan.findings):
         yield f"warning      {finding.code} {finding.where}: {finding.message}"
 
@@ -88,6 +88,17 @@ def _head(plan: ConversionPlan) -> Iterator[str]:
         )
     if plan.layers:
         yield f"KV cache     {cache_in_words(plan)}"
+
+
+def mean_costs(plan: ConversionPlan) -> Iterator[str]:
+    """What heads that are averaged as they are cost, and what takes less without costing more."""
+    if plan.layers and plan.request.method == "mean" and plan.request.latent is None:
+        yield (
+            "Mean pooling alone costs much where heads differ, until the model is trained on"
+            " (headcount uptrain): --evaluate measures it. --quality fast asks for nothing more"
+            " and mostly costs far less; --quality good, with --calibration, less again"
+            " (docs/methods.md has figures)"
+        )
 
 
 def cache_in_words(plan: ConversionPlan) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
+from headcount.model.latent_rank import kept_elements
+
 from ..attention_map.attention_tensors import AttentionTensors, Where
 from ..homes.home import Home
 from ..merge.ladder import Ladder
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from ..calibrate.pairs.calibration_pairs import CalibrationPairs
 
     Rows = CalibrationText | CalibrationPairs
+
+_SHARES = 32  # a latent of fewer elements than this part of what is kept was hardly meant
 
 
 def plan_rewriting(
@@ -85,7 +89,22 @@ def _latents(
         ranks=home.ranks,
         mla=home.mla,
     )
-    return rewriting, tuple(_few(source, request, text))
+    return rewriting, (*_tiny(source, request, home.ranks), *_few(source, request, text))
+
+
+def _tiny(
+    source: ConversionSource, request: ConversionRequest, ranks: Mapping[Where, int]
+) -> Iterator[str]:
+    """A number of elements that was perhaps meant as a share."""
+    size = request.latent
+    if not isinstance(size, int) or size < 2:
+        return
+    kept = max(kept_elements(source.attention_map.mixers[where]) for where in ranks)
+    if size * _SHARES <= kept:
+        yield (
+            f"--latent {size} keeps {size} of the {kept:,} elements of a token and layer: next to"
+            f" nothing; a share is written --latent 1/{size}"
+        )
 
 
 def _beyond(layers: Set[int]) -> Iterator[str]:
