@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from headcount.model.errors import HeadcountError, of_system
 from headcount.report import render
 from headcount.report.report import SEVERITIES, Finding, Report, Severity
+from headcount.report.view import View, output_width
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -17,9 +18,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
-    """A report, as the command of the same name prints it: `str()` is what a terminal shows, and a
-    notebook shows html. Nothing of it changes. `headcount schema` prints the schema of its
-    document."""
+    """A report, as the command of the same name prints it: `str()` is what a terminal shows with
+    --details, in lines of its width, and a notebook shows html. Nothing of it changes. `headcount
+    schema` prints the schema of its document."""
 
     report: Report = field(repr=False)
 
@@ -57,7 +58,7 @@ class Result:
         return "\n".join(map(fragment, self._reports))
 
     def __str__(self) -> str:
-        return render(self._reports, "table")
+        return render(self._reports, "table", View(width=output_width()))
 
 
 @contextmanager

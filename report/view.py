@@ -1,6 +1,9 @@
 """How a report is shown in a terminal, and lines broken to its width."""
 
+import os
+import sys
 from collections.abc import Iterator
+from shutil import get_terminal_size
 from typing import NamedTuple
 
 _PAD = "\0"  # stands behind a character that is two columns wide while lines are broken
@@ -14,6 +17,13 @@ class View(NamedTuple):
     details: bool = True
     color: bool = False
     blocks: bool = False
+
+
+def output_width() -> int | None:
+    """The columns of standard output: those of a terminal, or as COLUMNS says; None: no bound."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal():
+        return None
+    return max(get_terminal_size().columns, 20)
 
 
 def broken(

@@ -1,13 +1,12 @@
 """What the screen is: how wide, whether it shows colours, and how much of a report is wanted."""
 
 import os
-import shutil
 import sys
 from typing import Any
 
 import click
 
-from headcount.report.view import View
+from headcount.report.view import View, output_width
 
 _KEY = "headcount.screen"
 
@@ -23,18 +22,11 @@ def view() -> View:
     asked = click.get_current_context().meta.get(_KEY, {})
     is_terminal = sys.stdout.isatty()
     return View(
-        width=None if asked.get("wide") else _width(is_terminal),
+        width=None if asked.get("wide") else output_width(),
         details=bool(asked.get("details", True)),  # commands without it show all
         color=_has_colors(asked.get("color", "auto"), is_terminal),
         blocks="utf" in (sys.stdout.encoding or "").lower(),
     )
-
-
-def _width(is_terminal: bool) -> int | None:
-    columns = os.environ.get("COLUMNS", "")
-    if not is_terminal and not columns.isdecimal():
-        return None
-    return max(shutil.get_terminal_size().columns, 20)
 
 
 def _has_colors(asked: str, is_terminal: bool) -> bool:

@@ -338,3 +338,10 @@ def test_a_notebook_shows_a_table_and_escapes_what_a_model_says(tmp_path: Path) 
     assert {*tags} <= {"div", "p", "strong", "table", "thead", "tbody"} | {
         *("tr", "th", "td", "ul", "li", "pre")
     }
+
+
+def test_a_result_is_printed_in_lines_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = headcount.audit("deepseek-v3")
+    assert max(map(len, str(result).splitlines())) > 80
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, str(result).splitlines())) <= 80
