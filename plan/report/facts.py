@@ -216,7 +216,7 @@ def _cache(plan: Plan) -> Iterator[Fact]:
     yield Fact(key, "KV cache per token", first, "exact_bytes", note, drop=1)
     if first != growth:
         key, note = "rank_cache_bytes_per_token", "once every window is full"
-        yield Fact(key, "and a further token", growth, "exact_bytes", note)
+        yield Fact(key, "and a further token", growth, "exact_bytes", note, drop=2)
     found = replication(plan)
     if found.copies > 1:
         note = f"{format_bytes(found.cache_bytes)} of the cache of all devices is copies"
