@@ -260,10 +260,10 @@ def _notes(audit: Audit, sizes: Sizes) -> Iterator[str]:
         yield f"Published count: {entry.published_parameters:,}{reason}"
     if spec.parameters_unknown is not None and audit.inventory is None:
         yield f"The config does not give the total: {spec.parameters_unknown}."
-    limit = spec.max_position_embeddings
-    if limit is not None and sizes.context > limit and spec.is_cached:
+    if not spec.is_made_for(sizes.context):
         yield (
-            f"Warning: the context of {sizes.context:,} is beyond the model's maximum of {limit:,}."
+            f"Warning: the context of {sizes.context:,} is beyond the model's maximum of"
+            f" {spec.max_position_embeddings:,}."
         )
 
 

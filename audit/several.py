@@ -105,13 +105,10 @@ def comparison_report(
 
 def _beyond(audits: Sequence[Audit], context: int | None) -> Iterator[str]:
     """Which models are not made for so long a context."""
-    limits = {audit.source.id: audit.spec.max_position_embeddings for audit in audits}
-    short = {
-        n: limit for n, limit in limits.items() if limit is not None and limit < (context or 0)
-    }
+    short = [audit for audit in audits if context and not audit.spec.is_made_for(context)]
     if short:
-        known = ", ".join(f"{name} ({limit:,})" for name, limit in short.items())
-        yield f"Warning: {context:,} tokens are beyond the maximum of {known}."
+        known = (f"{one.source.id} ({one.spec.max_position_embeddings:,})" for one in short)
+        yield f"Warning: {context:,} tokens are beyond the maximum of {', '.join(known)}."
 
 
 def _answer(found: Sequence[tuple[str, Audit | None]], reports: Sequence[Report]) -> Fact:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from headcount.convert.plan.request import Format
-from headcount.running.asked_for import need_text
+from headcount.running.asked_for import need_files, need_text
 from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
@@ -117,6 +117,7 @@ def convert(
         need_extra()
         if options["calibration"] is not None:
             need_text(options["calibration"], "--calibration")
+        need_files((options["text"], options["pairs"]))
         from .convert_run import convert_model
         from .convert_sweep import sweep_model
 

@@ -9,7 +9,7 @@ import click
 from headcount.evaluate.errors import EvaluationFailedError
 from headcount.evaluate.evaluation_request import BEHAVIOURS, EvaluationRequest
 from headcount.model.errors import HeadcountError
-from headcount.running.asked_for import need_folder
+from headcount.running.asked_for import need_files, need_folder
 from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
@@ -88,6 +88,7 @@ def evaluate(
         check_report_path(output, [Path(folder) for folder in (model, against) if folder])
         for folder in filter(None, (model, against)):
             need_folder(folder)
+        need_files((request["text"], request["pairs"]))
         names = tuple(name.strip() for name in (tasks or "").split(",") if name.strip())
         report, failure = run_evaluation(model, against, card=card, tasks=names, **request)
         write_reports([report], form, output)

@@ -8,7 +8,7 @@ import click
 
 from headcount.heads.heads_request import HeadsRequest, parse_thresholds
 from headcount.heads.importance.importance_request import ImportanceRequest
-from headcount.running.asked_for import need_folder
+from headcount.running.asked_for import need_folder, need_text
 from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 from headcount.sources.target import is_hub_id
@@ -94,6 +94,8 @@ def heads(
         for one in filter(None, (model, against)):
             if not is_hub_id(one):
                 need_folder(one)
+        if text["text"] is not None:
+            need_text(text["text"], "--text")
         from headcount.library.head_atlases import heads_report, importance_report_of
 
         if importance:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from headcount.running.asked_for import need_folder
+from headcount.running.asked_for import need_files, need_folder
 from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, exit_cleanly, on_signals
 from headcount.uptrain.uptrain_request import COMPUTE_DTYPES, DECAYS, UptrainRequest
@@ -155,6 +155,7 @@ def uptrain(
         need_extra()
         need_folder(converted)
         need_folder(teacher)
+        need_files((*texts, *pairs))
         from headcount.uptrain.uptrain_report import uptraining_report
         from headcount.uptrain.uptraining import uptrain
 

@@ -175,6 +175,11 @@ class ModelSpec:
         most = self.max_position_embeddings
         return None if most is None else max(most, context)
 
+    def is_made_for(self, context: int) -> bool:
+        """Whether the model states no maximum of tokens that is less, or caches none."""
+        most = self.max_position_embeddings
+        return most is None or context <= most or not self.is_cached
+
     def cache_bytes_per_token(
         self, *, bits: Bits = 16, engine: Keeper = "transformers", within: int | None = None
     ) -> int:

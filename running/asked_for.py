@@ -1,5 +1,6 @@
 """Folders and texts that a command is given: looked for before anything heavy is imported."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from headcount.model.errors import HeadcountError
@@ -23,6 +24,14 @@ def need_text(name: str, option: str) -> None:
     check_name(name)
     if not Path(name).exists():
         raise HeadcountError(f"{name}: no such file; {text_wanted(option)}")
+
+
+def need_files(paths: Iterable[Path | None]) -> None:
+    """Raises HeadcountError unless those that were given are there."""
+    for path in filter(None, paths):
+        check_name(str(path))
+        if not path.exists():
+            raise HeadcountError(f"{path}: no such file")
 
 
 def text_wanted(option: str) -> str:

@@ -66,11 +66,14 @@ def missing_shard(facts: WeightFacts) -> Iterator[Sighting]:
     missing = facts.checkpoint.missing
     count = sum(len(names) for names in missing.values())
     for shard in islice(missing, 1):
-        more = len(missing) - 1
-        others = f", as {'is' if more == 1 else 'are'} {more:,} more shard{'s'[more == 1 :]}"
-        message = f"named by the index for {count:,} tensors, but not there"
-        message += others if more else ""
-        yield Sighting(shard, message)
+        others = _others_missing(len(missing) - 1)
+        yield Sighting(shard, f"named by the index for {count:,} tensors, but not there{others}")
+
+
+def _others_missing(count: int) -> str:
+    if count == 0:
+        return ""
+    return ", as is 1 more shard" if count == 1 else f", as are {count:,} more shards"
 
 
 @rule(

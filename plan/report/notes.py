@@ -38,9 +38,10 @@ def warnings(plan: Plan) -> Iterator[str]:
     if (device := plan.request.device) is not None and (sold := sold_as(device)):
         yield _taken_literally(device, sold)
     if spec.assumed:
+        unknown = nothing_describes(spec.model_type or "")
         yield (
-            f"N{nothing_describes(spec.model_type or '')[1:]}: its config was read by the standard"
-            " names. `headcount audit` lists what was assumed."
+            f"{unknown[0].upper()}{unknown[1:]}: its config was read by the standard names."
+            " `headcount audit` lists what was assumed."
         )
     if limit is None and plan.request.context is None:
         yield f"The model states no maximum context: {workload.context:,} tokens are assumed."

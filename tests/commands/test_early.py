@@ -23,6 +23,13 @@ print(json.dumps([done.exit_code, done.stderr, "torch" in sys.modules]))
         (["heads", ".", "--against", "nowhere"], "nowhere: not a folder"),
         (["evaluate", "nowhere"], "nowhere: not a folder; give one with config.json"),
         (["uptrain", ".", "--teacher", "nowhere", "--text", "t"], "nowhere: not a folder"),
+        (["evaluate", ".", "--text", "nowhere.txt"], "nowhere.txt: no such file"),
+        (["uptrain", ".", "--teacher", ".", "--pairs", "no.tsv"], "no.tsv: no such file"),
+        (["heads", ".", "--importance", "--text", "nowhere.txt"], "nowhere.txt: no such file"),
+        (
+            ["convert", ".", "out", "--kv-heads", "1", "--evaluate", "--text", "no.txt"],
+            "no.txt: no such file",
+        ),
         (
             ["convert", ".", "out", "--kv-heads", "1", "--calibration", "nowhere.txt"],
             "nowhere.txt: no such file; --calibration takes a file of UTF-8 text, or builtin",
