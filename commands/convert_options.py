@@ -112,6 +112,12 @@ conversion_options = stack(
         f" default: {CALIBRATION_ROW_TOKENS}.",
     ),
     click.option(
+        "--calibration-device",
+        metavar="DEVICE",
+        help="Where layers run to be fitted: cuda, cuda:1…; default: cpu, where every machine"
+        " writes the same numbers.",
+    ),
+    click.option(
         "--temperature/--no-temperature",
         default=None,
         help="Scale the scores of each query head to be as sharp as before.",

@@ -40,6 +40,7 @@ from .values import (
     one_of,
     path,
     settled,
+    text,
     tokens,
 )
 
@@ -127,6 +128,7 @@ def convert(
     calibration: Name | None = None,
     calibration_tokens: Size | None = None,
     calibration_row_tokens: Size | None = None,
+    calibration_device: str | None = None,
     seed: int = 0,
     home: HomeChoice = "auto",
     dtype: ElementType | None = None,
@@ -147,7 +149,8 @@ def convert(
     "0-15:8,16-31:4"); `pruned_heads`, `latent` ("by-layer" within a budget) and `cache_budget`
     ("48KiB", "1/4") as the command line takes them, too. `quality`
     (fast, good, best) sets `method` to `reconstruct`, of which those that are given come first;
-    `calibration` is a UTF-8 file or "builtin". `source` is never written to; `target` appears when
+    `calibration` is a UTF-8 file or "builtin"; layers run on `calibration_device` (cuda,
+    cuda:1…), else on the CPU. `source` is never written to; `target` appears when
     it is whole and audited clean, and a second call finds it done. `dry_run` plans and writes
     nothing. `check` also runs source and result on a few tokens: what it finds is in the result.
     `progress`: bars on standard error, if that is a terminal.
@@ -170,6 +173,7 @@ def convert(
         **{"temperature": temperature, "reconstruct": reconstruct, "calibration": calibration},
         "calibration_tokens": calibration_tokens,
         "calibration_row_tokens": calibration_row_tokens,
+        "calibration_device": calibration_device,
         "max_shard_size": max_shard_size,
         **{"seed": seed, "home": home, "dtype": dtype, "format": format, "workers": workers},
         "overwrite": overwrite,
@@ -191,6 +195,7 @@ _CHECKS: Mapping[str, Check] = {
     "calibration": named,
     "calibration_tokens": tokens,
     "calibration_row_tokens": tokens,
+    "calibration_device": text,
     "max_shard_size": nbytes,
 }
 

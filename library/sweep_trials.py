@@ -21,7 +21,7 @@ from .evaluations import check_evaluation
 
 _BARE = ("mean", *CHOOSING)  # without further rungs, whatever the other methods of a sweep take
 _TEXT = ("calibration", "calibration_tokens", "calibration_row_tokens")
-_RUNGS = (*_TEXT, *LADDER)
+_RUNGS = (*_TEXT, "calibration_device", *LADDER)
 
 
 @contextmanager

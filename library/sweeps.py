@@ -88,6 +88,7 @@ def sweep(
     calibration: Name | None = None,
     calibration_tokens: Size | None = None,
     calibration_row_tokens: Size | None = None,
+    calibration_device: str | None = None,
     seed: int = 0,
     home: HomeChoice = "auto",
     dtype: ElementType | None = None,
@@ -123,6 +124,7 @@ def sweep(
         **{"temperature": temperature, "reconstruct": reconstruct, "calibration": calibration},
         **{"calibration_tokens": calibration_tokens, "max_shard_size": max_shard_size},
         "calibration_row_tokens": calibration_row_tokens,
+        "calibration_device": calibration_device,
         **{"seed": seed, "home": home, "dtype": dtype, "workers": workers, "format": "safetensors"},
     }
     sizes = {"max_tokens": max_tokens, "window": window, "stride": stride}

@@ -45,19 +45,20 @@ def resolve_placement(name: str | None) -> Placement:
     return Placement(inputs=first, spread=first.type != "cpu")
 
 
-def resolve_device(name: str | None) -> torch.device:
-    """`cpu` or `cuda`; for None, `cuda` where there is one. Raises HeadcountError."""
+def resolve_device(name: str | None, option: str = "--torch-device") -> torch.device:
+    """`cpu` or `cuda`; for None, `cuda` where there is one. Raises HeadcountError, which names the
+    `option` that it was given by."""
     has_cuda = torch.cuda.is_available()
     if name is None:
         return torch.device("cuda" if has_cuda else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise HeadcountError(f"device {name!r} is not known: use cpu, cuda or auto") from error
+        raise HeadcountError(f"{option} {name!r} is no device: use cpu or cuda") from error
     if device.type not in ("cpu", "cuda"):
-        raise HeadcountError(f"device {name!r}: models are run on cpu or cuda")
+        raise HeadcountError(f"{option} {name!r}: models are run on cpu or cuda")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise HeadcountError(f"device {name!r}: torch finds no such GPU; use --torch-device cpu")
+        raise HeadcountError(f"{option} {name!r}: torch finds no such GPU; use {option} cpu")
     return device
 
 

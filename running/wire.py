@@ -85,4 +85,4 @@ def _empty(like: _Like) -> Tensor:
 
 
 def _bytes(tensor: Tensor) -> Tensor:
-    return tensor.detach().contiguous().view(-1).view(torch.uint8)
+    return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)

@@ -28,6 +28,7 @@ def within_budget(
         calibration=text,
         calibration_tokens=None if text is None else request.calibration_tokens,
         calibration_row_tokens=None if text is None else request.calibration_row_tokens,
+        calibration_device=None if request.ladder is None else request.calibration_device,
         cache_budget=None,
     ), found
 

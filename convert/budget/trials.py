@@ -8,6 +8,7 @@ from torch import nn
 from tqdm import tqdm
 
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
+from headcount.running.placement import resolve_device
 from headcount.running.progress import progress_bar
 
 from ..attention_map.attention_tensors import Where
@@ -43,10 +44,11 @@ class Trials:
         return sum(self._run.text.ids[batch].numel() for batch in self._run.text.held)
 
     def inputs(self, where: Where, width: int) -> torch.Tensor:
-        """[width, width]: the second moment of what the attention reads, of the other rows."""
+        """[width, width]: the second moment of what the attention reads, of the other rows, on
+        the CPU."""
         run, index = self._run, where[0]
         place = attention_place(run.layered, run.attentions[index])
-        sums, count = Gram(width), 0
+        sums, count = Gram(width, device=run.layered.device), 0
 
         def take(seen: torch.Tensor) -> None:
             nonlocal count
@@ -57,7 +59,7 @@ class Trials:
         for batch in run.text.fitted:
             with input_of(self._layers[index], place.query, take, stop=True), suppress(Stop):
                 run.calls[index].run(self._layers[index], run.given[index][batch])
-        return sums.result() / count
+        return sums.result().cpu() / count
 
     def alone(self, index: int, variants: Variants, sizes: Sequence[int]) -> dict[int, float]:
         """KL(source || result), in nats a token, of layer `index` alone with each of `sizes`. The
@@ -96,7 +98,10 @@ class Trials:
 
     def _inside(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         layered = self._run.layered
-        return {layered.inside(name): value.to(layered.dtype) for name, value in tensors.items()}
+        return {
+            layered.inside(name): value.to(layered.device, layered.dtype)
+            for name, value in tensors.items()
+        }
 
     def _after(self, index: int, batch: slice) -> torch.Tensor:
         """What the last layer gives where those from `index` on run."""
@@ -125,7 +130,8 @@ def trials_on_text(source: ConversionSource, request: ConversionRequest) -> Iter
         torch.no_grad(),
         ExitStack() as stack,
     ):
-        layered = LayeredModel(source, reader)
+        device = resolve_device(request.device)
+        layered = LayeredModel(source, reader, device=device)
         tokens = request.calibration_tokens or CALIBRATION_TOKENS
         text = calibration_text(
             source,

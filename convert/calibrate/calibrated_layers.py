@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+import torch
+
 from headcount.model.errors import SourceChangedError
 from headcount.running.team import Job, Team, this_team
 
@@ -15,6 +17,7 @@ from ..rewrite.layer import MadeBefore, RewrittenLayer
 from ..stream.reader import SourceReader
 from .calibration import Asked, Calibration
 from .pairs.pair_calibration import PairCalibration
+from .placed import CPU
 
 
 def calibrated_layers(
@@ -30,6 +33,7 @@ def calibrated_layers(
     mla: MlaShape | None = None,
     chosen: Mapping[Where, Groups] | None = None,
     row_tokens: int | None = None,
+    device: torch.device = CPU,
 ) -> Iterator[RewrittenLayer]:
     """Every layer whose K/V heads become fewer, in order, merged and fitted to text; or those that
     are to keep latents of `ranks`, by a class with latent attention of the shape `mla` or by ours.
@@ -40,7 +44,9 @@ def calibrated_layers(
     computed again, but run, so that the layers after it become what they would have become; it is
     yielded as it is. The processes of a launch share the batches: this is for the main one.
     `progress`: a bar on stderr, if that is a terminal. `sha256`: the text's when it was planned
-    with. `chosen`: groups of K/V heads that an earlier run has chosen. Raises HeadcountError.
+    with. `chosen`: groups of K/V heads that an earlier run has chosen.
+    `device`: where layers run, and what is large is computed; what is yielded lies on the CPU.
+    Raises HeadcountError.
     """
     asked = Asked(
         source=source,
@@ -53,6 +59,7 @@ def calibrated_layers(
         mla=mla,
         chosen=chosen or {},
         row_tokens=row_tokens,
+        device=device,
     )
     with this_team().sharing(Job(_help, (asked,))):
         yield from _layers(asked, done, progress)

@@ -39,6 +39,7 @@ from .layered_model import LayeredModel
 from .output_uses import LayerUses
 from .pairs.calibration_pairs import CalibrationPairs
 from .pairs.pair_memory import PairMemory
+from .placed import CPU, placed
 from .random_tokens import WHITE_FOR_HEADS, WHITE_FOR_LATENTS, random_tokens
 from .shared_batches import shared_batches
 from .state_rows import MEMORY_BUDGET, NotFiniteStatesError, Room, StateRows, new_rows
@@ -60,6 +61,7 @@ class Asked:
     mla: MlaShape | None
     chosen: Mapping[Where, Groups]
     row_tokens: int | None
+    device: torch.device
 
 
 class Calibration:
@@ -70,7 +72,7 @@ class Calibration:
         self._source, self._ladder, self._ranks, self._mla = source, asked.ladder, ranks, asked.mla
         self._changed = {w: own for w, own in heads.layers.items() if own.is_changed or w in ranks}
         self._shared = shared_batches()
-        self._reader = reader
+        self._reader, self._device = reader, asked.device
         self._memory: PairMemory | None = None  # what the encoder gives
         self._layered = self._model(heads)
         self._tensors = source.attention_map.attentions
@@ -80,7 +82,7 @@ class Calibration:
 
     def _model(self, heads: HeadsByLayer) -> LayeredModel:
         _refuse_unknown(self._source, heads)
-        return LayeredModel(self._source, self._reader)
+        return LayeredModel(self._source, self._reader, device=self._device)
 
     def text(self, calibration: str | None, tokens: int, row: int | None) -> Rows:
         """What layers are fitted to."""
@@ -131,14 +133,17 @@ class Calibration:
         template = torch.empty(length, width, dtype=dtype)
         # Half of the budget for four rows of hidden states, half for the wider features of an MLP.
         half = MEMORY_BUDGET // 2
-        rows = [of(new_rows(count, template, held=4, budget=half)) for _ in range(4)]
+        rooms = [
+            new_rows(count, template, held=4, budget=half, device=self._device) for _ in range(4)
+        ]
+        rows = [of(room) for room in rooms]
         original, converted, target, given = rows
         return States(
             original=original,
             converted=converted,
             target=target,
             given=given,
-            features=Room(count, length, dtype, half, of),
+            features=Room(count, length, dtype, half, of, self._device),
         )
 
     @contextmanager
@@ -209,7 +214,7 @@ class Calibration:
             calls=calls,
             place=attention_place(self._layered, tensors),
             tensors=tensors,
-            read=self._read,
+            read=lambda info: self._read(info).to(self._device),
             stored=lambda path: self._on_disk(index, path) is not None,
             freedom=alone(self._freedoms[where]),
             heads=self._changed[where],
@@ -219,6 +224,7 @@ class Calibration:
             chosen=self._chosen.get(where),
             shared=self._shared,
             memory=self._memory,
+            device=self._device,
         )
 
     def _is_kept(self, where: Where) -> bool:
@@ -259,7 +265,7 @@ class Calibration:
         made_of = key_value_tensors(self._tensors[index, False]) if self._ranks else ()
         return RewrittenLayer(
             index=index,
-            tensors=tensors,
+            tensors=placed(tensors, CPU),
             measured=measured,
             made_of=tuple(held.tensor.name for held in made_of),
         )

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import torch
 
+from .placed import CPU
+
 # Columns that are multiplied at a time: only what lies on and above the diagonal is computed.
 _BLOCK = 256
 
@@ -11,8 +13,10 @@ _BLOCK = 256
 class Gram:
     """[size, size]: the sum of a^T a of all rows [n, size] that were added."""
 
-    def __init__(self, size: int, dtype: torch.dtype = torch.float64) -> None:
-        self._sums = torch.zeros(size, size, dtype=dtype)
+    def __init__(
+        self, size: int, dtype: torch.dtype = torch.float64, device: torch.device = CPU
+    ) -> None:
+        self._sums = torch.zeros(size, size, dtype=dtype, device=device)
 
     def add(self, rows: torch.Tensor) -> None:
         self.take(self.parts(rows))

@@ -67,7 +67,8 @@ def record(
     with layered.embeddings() as model, third_party("transformers cannot run the model"):
 
         def run(batch: slice) -> Callable[[], object]:
-            return lambda: model(input_ids=ids[batch], use_cache=False)
+            given = ids[batch].to(layered.device)
+            return lambda: model(input_ids=given, use_cache=False)
 
         with layered.layer(0) as layer:
             like = output_of_first(layered, layer, run(batches[0]))

@@ -29,6 +29,7 @@ from .mlp_fit import MlpFit, fitted_projection
 from .moment_sums import MomentSums
 from .output_fit import OutputFit
 from .pairs.pair_runner import runner_of
+from .placed import CPU, placed
 from .reconstruct import TiedHeads, Tying
 from .temperature import best_temperatures, divergences, with_temperatures
 
@@ -53,7 +54,8 @@ class LayerFit:
         self._measured: dict[str, Any] = {}
         self._sample: tuple[torch.Tensor, torch.Tensor | None] | None = None
         first = task.text.batches[0]
-        self._first = first, task.shared.from_owner(first, lambda: states.original[first])
+        hidden = task.shared.from_owner(first, lambda: states.original[first])
+        self._first = first, task.here(hidden)
         self._target = LayerTarget(task, self._first[1])
 
     def run(self, seed: int, *, is_last: bool) -> FittedLayer:
@@ -66,6 +68,7 @@ class LayerFit:
     def _merged(self) -> Merged:
         """The new attention before anything is fitted to text; the original rows move on."""
         task = self._task
+        source = placed(self._source, CPU)  # small products, one after the other
         sums = self._sums_of_all()
         chosen_by, groups = None, task.chosen or self._neighbours()
         if sums is not None:
@@ -73,7 +76,7 @@ class LayerFit:
             def chosen() -> tuple[Moments, Groups]:
                 moments, own = sums.result(), task.chosen
                 if own is None:
-                    own = groups_of(self._source, task.freedom, moments, task.heads, task.ladder)
+                    own = groups_of(source, task.freedom, moments, task.heads, task.ladder)
                 return moments, own
 
             chosen_by, groups = task.shared.from_main(chosen)
@@ -82,11 +85,9 @@ class LayerFit:
         def merged() -> Merged:
             moments = None if last is None else last.result(chosen_by)
             with one_thread():
-                return merge_attention(
-                    self._source, task.freedom, groups, moments, task.ladder.method
-                )
+                return merge_attention(source, task.freedom, groups, moments, task.ladder.method)
 
-        return task.shared.from_main(merged)
+        return task.here(task.shared.from_main(merged))
 
     def _tying(self, merged: Merged) -> Tying:
         return TiedHeads(merged.groups)
@@ -118,6 +119,7 @@ class LayerFit:
         run_rows(task.layer, task.calls, self._states.original, mine)
         if is_last:
             return
+        tensors, mlp = task.here(tensors), task.here(mlp)
         before = {task.earlier[n]: v for n, v in tensors.items() if n in task.earlier}
         assign(task.layer, before)
         task.assign(self._as_source(tensors))
@@ -180,7 +182,7 @@ class LayerFit:
             return sums.parts(*self._read(seen))
 
         with assigned(task.layer, task.replaced):
-            task.shared.each(task.text.fitted[::step], look, lambda _, parts: sums.take(parts))
+            task.each(task.text.fitted[::step], look, lambda _, parts: sums.take(parts))
         return sums
 
     def _read(self, seen: SeenAttention) -> Read:
@@ -238,7 +240,7 @@ class LayerFit:
                 take(made)
 
         with assigned(task.layer, task.replaced):
-            task.shared.each(text.batches, look, taken)
+            task.each(text.batches, look, taken)
 
     def _tempered(self, merged: Merged) -> AttentionWeights:
         """The merged weights with scores as sharp as before. Under a norm of queries a factor has
@@ -249,7 +251,7 @@ class LayerFit:
         weights, self._measured["temperature"] = task.shared.from_owner(
             task.text.fitted[0], lambda: self._sharpened(merged)
         )
-        return weights
+        return task.here(weights)
 
     def _sharpened(self, merged: Merged) -> tuple[AttentionWeights, dict[str, Any]]:
         """The weights with the best temperatures, and what was measured of these."""
@@ -265,7 +267,7 @@ class LayerFit:
             now = with_temperatures(weights, scale)
             return divergences(original, self._runner.mixing(batch, hidden, now, merged))
 
-        scale = best_temperatures(divergence, len(weights.q))
+        scale = best_temperatures(divergence, len(weights.q), weights.q.device)
         before, after = divergence(torch.ones_like(scale)), divergence(scale)
         return with_temperatures(weights, scale), {
             "least": float(scale.min()),

@@ -1,6 +1,6 @@
 """What there is to do in one layer, and the rows of hidden states that it is done with."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from .layer_hooks import AttentionPlace
 from .layered_model import assign
 from .output_uses import LayerUses
 from .pairs.pair_memory import PairMemory
+from .placed import CPU, Value, placed
 from .shared_batches import SharedBatches
 from .state_rows import Room, StateRows
 
@@ -44,8 +45,9 @@ class LayerTask:
     `stored` tells whether the files have the parameter at a path in the layer as it is. `chosen`
     are groups of K/V heads that an earlier run has chosen; None: it is for this one to choose.
     `memory`: what an encoder gives. `is_first`: another attention of the layer follows, with which
-    the rows move on. `earlier`: the names of the attention before this one, as in `place`, which is
-    a new one now; `replaced`: by their paths, what the layer had of it."""
+    the rows move on. The layer lies on `device`, with what is computed of the text. `earlier`: the
+    names of the attention before this one, as in `place`, which is a new one now; `replaced`: by
+    their paths, what the layer had of it."""
 
     layer: nn.Module
     calls: Calls
@@ -62,6 +64,7 @@ class LayerTask:
     chosen: Groups | None = None
     memory: PairMemory | None = None
     is_first: bool = False
+    device: torch.device = CPU
     earlier: Mapping[str, str] = field(default_factory=dict)
     replaced: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
@@ -69,6 +72,19 @@ class LayerTask:
     def is_fitted(self) -> bool:
         """Whether anything is fitted to the outputs of the original layer."""
         return self.ladder.refit != "none" or self.ladder.reconstruct > 0
+
+    def here(self, value: Value) -> Value:
+        """`value` with its tensors where the layer is."""
+        return placed(value, self.device)
+
+    def each(
+        self,
+        batches: Sequence[slice],
+        make: Callable[[slice], Iterable[torch.Tensor]],
+        take: Callable[[slice, Iterator[torch.Tensor]], None],
+    ) -> None:
+        """See `SharedBatches.each`; `take` gets what it takes where the layer is."""
+        self.shared.each(batches, make, lambda batch, parts: take(batch, map(self.here, parts)))
 
     def made(self, merged: Merged, weights: AttentionWeights) -> dict[str, torch.Tensor]:
         """The tensors of the files for `weights`, whose heads lie as those of `merged`."""
@@ -79,7 +95,7 @@ class LayerTask:
 
     def assign(self, made: Mapping[str, torch.Tensor]) -> None:
         """Gives the layer tensors by their names in the files."""
-        assign(self.layer, {self.place.names[name]: value for name, value in made.items()})
+        assign(self.layer, {self.place.names[n]: self.here(value) for n, value in made.items()})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

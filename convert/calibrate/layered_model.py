@@ -22,26 +22,33 @@ from ..plan.errors import CannotConvertError
 from ..plan.source import ConversionSource
 from ..stream.reader import DTYPES, SourceReader
 from .class_names import ClassNames
+from .placed import CPU
 
 Stack = Literal["encoder", "decoder"]
 
 
 class LayeredModel:
     """A model whose parameters have no values but where they are loaded: a causal one or, where the
-    `stack` whose layers are to run is named, an encoder-decoder."""
+    `stack` whose layers are to run is named, an encoder-decoder. What has values has them on
+    `device`."""
 
     def __init__(
-        self, source: ConversionSource, reader: SourceReader, *, stack: Stack | None = None
+        self,
+        source: ConversionSource,
+        reader: SourceReader,
+        *,
+        stack: Stack | None = None,
+        device: torch.device = CPU,
     ) -> None:
         if stack is None:
             refuse_encoder_decoder(source)
         folder = str(source.real[0])
         self.runnable: RunnableModel = open_runnable(folder, encoder_decoders=stack is not None)
-        self.source, self._reader = source, reader
+        self.source, self._reader, self.device = source, reader, device
         wide = any(t.dtype == "F64" for t in source.checkpoint.tensors.values())
         self.dtype = torch.float64 if wide else torch.float32
         with third_party(f"{source.folder}: transformers cannot build it"):
-            self.model = _skeleton(self.runnable, self.dtype)
+            self.model = _skeleton(self.runnable, self.dtype, device)
             stacks = {name: layer_list(one) for name, one in stacks_of(self.model)}
             self.layers = stacks[stack or "decoder"]
         self._names, self._tied = ClassNames(self.model), len(stacks) > 1
@@ -61,7 +68,8 @@ class LayeredModel:
 
     def read(self, name: str) -> torch.Tensor:
         """The values of a tensor of the source's files, in the dtype that is computed in."""
-        return self._reader.tensor(self.source.checkpoint.tensors[name]).to(self.dtype)
+        values = self._reader.tensor(self.source.checkpoint.tensors[name])
+        return values.to(self.device, self.dtype)
 
     def inside(self, name: str) -> str:
         """Where the class keeps the tensor `name` of the files. Raises CannotConvertError where it
@@ -133,7 +141,9 @@ class LayeredModel:
     ) -> Iterator[None]:
         tensors = {name: self.read(name) for name in names if self._is_float(name)}
         config = LoadStateDictConfig(
-            dtype=self.dtype, weight_mapping=cast(Any, self._names.mapping)
+            dtype=self.dtype,
+            weight_mapping=cast(Any, self._names.mapping),
+            device_map={"": self.device},
         )
         with quiet_transformers(), third_party(f"{self.source.folder}: transformers cannot use it"):
             convert_and_load_state_dict_in_model(self.model, tensors, config)
@@ -189,7 +199,7 @@ def _forget(module: nn.Module) -> None:
             module._parameters[name] = nn.Parameter(value.to("meta"), requires_grad=False)
 
 
-def _skeleton(runnable: RunnableModel, dtype: torch.dtype) -> PreTrainedModel:
+def _skeleton(runnable: RunnableModel, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
     """The model in evaluation mode: parameters without values, buffers with theirs."""
     with ExitStack() as stack:
         stack.enter_context(quiet_transformers())
@@ -199,6 +209,10 @@ def _skeleton(runnable: RunnableModel, dtype: torch.dtype) -> PreTrainedModel:
             runnable.config, dtype=dtype, attn_implementation="eager", trust_remote_code=False
         )
     model.eval().requires_grad_(False)
+    for module in model.modules():
+        for name, value in module._buffers.items():
+            if value is not None:
+                module._buffers[name] = value.to(device)
     return model  # type: ignore[no-any-return]
 
 

@@ -51,7 +51,11 @@ class MlpFit:
         last, text, states = self._last, self._task.text, self._states
         width, outputs = self._rows(self._weight).shape
         equations = NormalEquations(
-            width, outputs, bias=self._bias is not None, dtype=self._weight.dtype
+            width,
+            outputs,
+            bias=self._bias is not None,
+            dtype=self._weight.dtype,
+            device=self._weight.device,
         )
         kept = None if self._is_last else states.features.rows(width)
         size = 0.0
@@ -72,8 +76,9 @@ class MlpFit:
                 size += float(next(parts))
             equations.take(parts, held=held)
 
-        self._task.shared.each(text.batches, make, take)
-        fit = self._task.shared.from_main(lambda: equations.solve(_RIDGES))
+        task = self._task
+        task.each(text.batches, make, take)
+        fit = task.here(task.shared.from_main(lambda: equations.solve(_RIDGES)))
         made = self._made(fit.change)
         if kept is not None:
             self._move_on(made, kept)

@@ -8,6 +8,7 @@ import torch
 from ..merge.attention_weights import AttentionWeights, Groups, Moments
 from ..merge.head_moments import white_moments, with_white
 from .gram import Gram
+from .placed import CPU, placed
 from .state_rows import NotFiniteStatesError
 
 
@@ -26,16 +27,17 @@ class MomentSums:
         self._weights, self._groups, self._white = weights, groups, white
         heads, _, width = weights.q.shape
         shared, value_dim, _ = weights.v.shape
-        self._inputs, self._input_sum = Gram(width), _zeros(width)
+        self._device = device = weights.q.device
+        self._inputs, self._input_sum = Gram(width, device=device), _zeros(width, device=device)
         # What keys and values are made of, where that is something else.
         self._memory: tuple[Gram, torch.Tensor] | None = None
         self._memory_tokens = self._mixed_tokens = 0
-        self._values = _zeros(shared * value_dim, shared * value_dim)
-        self._value_sum = _zeros(shared * value_dim)
+        self._values = _zeros(shared * value_dim, shared * value_dim, device=device)
+        self._value_sum = _zeros(shared * value_dim, device=device)
         self._members = [self._group_of(h) for h in range(heads)]
         sizes = [len(members) * value_dim for members in self._members]
-        self._mixed = [_zeros(size, size) for size in sizes]
-        self._mixed_sums = [_zeros(size) for size in sizes]
+        self._mixed = [_zeros(size, size, device=device) for size in sizes]
+        self._mixed_sums = [_zeros(size, device=device) for size in sizes]
         self._tokens = self._sampled = 0
 
     @property
@@ -88,7 +90,10 @@ class MomentSums:
         self._input_sum += next(parts)
         if of_memory := int(next(parts)):
             width = self._weights.k.shape[-1]
-            gram, total = self._memory = self._memory or (Gram(width), _zeros(width))
+            gram, total = self._memory = self._memory or (
+                Gram(width, device=self._device),
+                _zeros(width, device=self._device),
+            )
             self._memory_tokens += of_memory
             gram.take(parts)
             total += next(parts)
@@ -106,8 +111,8 @@ class MomentSums:
 
     def result(self, chosen_by: Moments | None = None) -> Moments:
         """The means. `chosen_by`: those of a sum without groups, whose `values` are taken; without
-        it `values` has the blocks of the groups alone, 0 between them. Raises
-        NotFiniteStatesError."""
+        it `values` has the blocks of the groups alone, 0 between them. They are on the CPU, as
+        what is merged by them. Raises NotFiniteStatesError."""
         w, inputs, mean = self._weights, self._inputs.result(), self._input_sum / self._tokens
         if not bool(inputs.isfinite().all()):
             raise NotFiniteStatesError
@@ -116,22 +121,22 @@ class MomentSums:
             values, value_mean = self._values / self._sampled, self._value_sum / self._sampled
         elif chosen_by is not None:
             assert chosen_by.value_mean is not None
-            values, value_mean = chosen_by.values, chosen_by.value_mean
+            known = (chosen_by.values, chosen_by.value_mean)
+            values, value_mean = placed(known, self._device)
         else:
             values, value_mean = self._spread()
         keys, key_mean = _made_of(*(self._of_memory() or (inputs, mean)), w.k, w.k_bias)
-        known = self._groups is not None
+        is_mixed = self._groups is not None
         found = Moments(
             queries=self._queries(inputs, mean),
             keys=keys,
             key_mean=key_mean,
             values=values,
             value_mean=value_mean,
-            mixed=[m / self._mixed_tokens for m in self._mixed] if known else None,
-            mixed_mean=[m / self._mixed_tokens for m in self._mixed_sums] if known else None,
+            mixed=[m / self._mixed_tokens for m in self._mixed] if is_mixed else None,
+            mixed_mean=[m / self._mixed_tokens for m in self._mixed_sums] if is_mixed else None,
         )
-
-        return self._whitened(found) if self._white else found
+        return placed(self._whitened(found) if self._white else found, CPU)
 
     def _of_memory(self) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Second moment and mean of what keys and values are made of, if it is not the inputs."""
@@ -219,5 +224,5 @@ def _made_of(
     return second + crossed + crossed.T + torch.outer(added, added), first + added
 
 
-def _zeros(*shape: int) -> torch.Tensor:
-    return torch.zeros(*shape, dtype=torch.float64)
+def _zeros(*shape: int, device: torch.device) -> torch.Tensor:
+    return torch.zeros(*shape, dtype=torch.float64, device=device)

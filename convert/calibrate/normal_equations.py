@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from .gram import Gram
+from .placed import CPU
 
 # Largest side of the sums that are kept in float64; beyond it they take float32.
 _WIDE = 4096
@@ -32,12 +33,20 @@ class NormalEquations:
     """Sums of a^T a and a^T r over fitted rows, r what a map leaves of its target. Held-out rows
     are kept as they are."""
 
-    def __init__(self, features: int, outputs: int, *, bias: bool, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        features: int,
+        outputs: int,
+        *,
+        bias: bool,
+        dtype: torch.dtype,
+        device: torch.device = CPU,
+    ) -> None:
         size = features + bias
         self._bias = bias
         kept = torch.float64 if size <= _WIDE else dtype
-        self._gram = Gram(size, kept)
-        self._cross = torch.zeros(size, outputs, dtype=kept)
+        self._gram = Gram(size, kept, device)
+        self._cross = torch.zeros(size, outputs, dtype=kept, device=device)
         self._held: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def add(self, features: torch.Tensor, rest: torch.Tensor) -> None:

@@ -49,7 +49,7 @@ class OutputFit:
             errors["refit"] = relative(fit.after, self._size)
         if ladder.reconstruct:
             reconstructed = self._task.shared.from_main(lambda: self._reconstruct(weights, seed))
-            weights, measured["steps"] = reconstructed
+            weights, measured["steps"] = self._task.here(reconstructed)
             fit = self._fit(weights, self._again(weights))
             weights = with_output(weights, fit.change)
             errors["reconstructed"] = relative(fit.after, self._size)
@@ -59,7 +59,11 @@ class OutputFit:
         """`gathers`: the main process gets the rows of all, for gradient descent."""
         count, width, value_dim = weights.o.shape
         equations = NormalEquations(
-            count * value_dim, width, bias=weights.o_bias is not None, dtype=weights.o.dtype
+            count * value_dim,
+            width,
+            bias=weights.o_bias is not None,
+            dtype=weights.o.dtype,
+            device=weights.o.device,
         )
         text, states, shared = self._task.text, self._states, self._task.shared
 
@@ -80,8 +84,8 @@ class OutputFit:
             equations.take(parts, held=held)
 
         self._size = 0.0
-        shared.each(text.batches, make, take)
-        return shared.from_main(lambda: equations.solve(_RIDGES))
+        self._task.each(text.batches, make, take)
+        return self._task.here(shared.from_main(lambda: equations.solve(_RIDGES)))
 
     def _aimed(self, batch: slice) -> tuple[torch.Tensor, torch.Tensor]:
         """What the merged heads give on converted rows, and what their output should be, which

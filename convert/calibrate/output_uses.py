@@ -159,7 +159,7 @@ def in_rows(values: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
 def _change(output: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
     generator = torch.Generator().manual_seed(_SEED)
     noise = torch.randn(hidden.shape, generator=generator, dtype=hidden.dtype)
-    return noise * output.std()
+    return noise.to(output.device) * output.std()
 
 
 def _factor(change: torch.Tensor, delta: torch.Tensor) -> float | None:

@@ -39,7 +39,8 @@ class TiedHeads:
 
     def free(self, weights: AttentionWeights) -> dict[str, torch.Tensor]:
         """Every tensor that is there, of K and V the first head of each run."""
-        firsts = torch.tensor([sum(self.groups[:j]) for j in range(len(self.groups))])
+        starts = [sum(self.groups[:j]) for j in range(len(self.groups))]
+        firsts = torch.tensor(starts, device=weights.k.device)
         there = ((f.name, getattr(weights, f.name)) for f in fields(weights))
         return {
             name: (value[firsts] if name in _TIED else value).detach().clone()
@@ -48,7 +49,7 @@ class TiedHeads:
         }
 
     def tied(self, like: AttentionWeights, free: Mapping[str, torch.Tensor]) -> AttentionWeights:
-        runs = torch.tensor(list(self.groups))
+        runs = torch.tensor(list(self.groups), device=like.k.device)
         made = {n: p.repeat_interleave(runs, 0) if n in _TIED else p for n, p in free.items()}
         return replace(like, **made)
 

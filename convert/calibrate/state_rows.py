@@ -12,6 +12,7 @@ import torch
 from headcount.model.errors import WriteError
 
 from ..plan.errors import BadValuesError
+from .placed import CPU
 
 # What the rows of one conversion may take in memory, all of them together.
 MEMORY_BUDGET = 2 * 2**30
@@ -22,10 +23,18 @@ class NotFiniteStatesError(BadValuesError):
 
 
 class StateRows:
-    """`rows[start:stop]` gives and takes [stop - start, tokens, hidden_size]."""
+    """`rows[start:stop]` gives and takes [stop - start, tokens, hidden_size], on `device`; they are
+    kept in main memory, or in a file."""
 
-    def __init__(self, values: torch.Tensor | None, file: BinaryIO | None, template: torch.Tensor):
+    def __init__(
+        self,
+        values: torch.Tensor | None,
+        file: BinaryIO | None,
+        template: torch.Tensor,
+        device: torch.device,
+    ) -> None:
         self._values, self._file, self._template = values, file, template
+        self._device = device
 
     @property
     def on_disk(self) -> bool:
@@ -39,7 +48,7 @@ class StateRows:
     def __getitem__(self, rows: slice) -> torch.Tensor:
         """A copy, so that what is written later does not change what was read."""
         if self._values is not None:
-            return self._values[rows].clone()
+            return self._values[rows].to(self._device, copy=True)
         assert self._file is not None
         shape = (rows.stop - rows.start, *self._template.shape)
         read = torch.empty(shape, dtype=self._template.dtype)
@@ -51,7 +60,7 @@ class StateRows:
                 if not count:
                     raise OSError(errno.EIO, "a file became shorter")
                 left = left[count:]
-        return read
+        return read.to(self._device)
 
     def __setitem__(self, rows: slice, values: torch.Tensor) -> None:
         """Raises NotFiniteStatesError, and WriteError where the file cannot take them."""
@@ -62,7 +71,7 @@ class StateRows:
             return
         assert self._file is not None
         self._seek(rows)
-        left = memoryview(values.contiguous().numpy()).cast("B")  # type: ignore[arg-type]
+        left = memoryview(values.cpu().contiguous().numpy()).cast("B")  # type: ignore[arg-type]
         with _temporary():
             while left:  # a disk that is nearly full takes a part
                 left = left[self._file.write(left) :]
@@ -89,17 +98,18 @@ def new_rows(
     held: int,
     budget: int = MEMORY_BUDGET,
     folder: Path | None = None,
+    device: torch.device = CPU,
 ) -> StateRows:
     """Room for `count` rows like `template` [tokens, hidden_size], of which `held` such rooms share
-    the budget in bytes: beyond it, in a file in `folder` or the system's place for such. Raises
-    WriteError."""
+    the budget in bytes: beyond it, in a file in `folder` or the system's place for such. They
+    are given on `device`. Raises WriteError."""
     nbytes = count * template.numel() * template.element_size()
     if nbytes * held <= budget:
         shape = (count, *template.shape)
-        return StateRows(torch.zeros(shape, dtype=template.dtype), None, template)
+        return StateRows(torch.zeros(shape, dtype=template.dtype), None, template, device)
     with _temporary():
         file = cast(BinaryIO, tempfile.TemporaryFile(dir=folder, buffering=0))  # noqa: SIM115
-    return StateRows(None, file, template)
+    return StateRows(None, file, template, device)
 
 
 @contextmanager
@@ -130,7 +140,9 @@ class Room:
         dtype: torch.dtype,
         budget: int,
         of: Callable[[StateRows], StateRows] = lambda rows: rows,
+        device: torch.device = CPU,
     ) -> None:
+        self._device = device
         self._count, self._tokens, self._dtype, self._budget = count, tokens, dtype, budget
         self._of = of
         self._made: tuple[int, StateRows] | None = None
@@ -140,7 +152,7 @@ class Room:
         if self._made is None or self._made[0] != width:
             self.close()
             template = torch.empty(self._tokens, width, dtype=self._dtype)
-            made = new_rows(self._count, template, held=1, budget=self._budget)
+            made = new_rows(self._count, template, held=1, budget=self._budget, device=self._device)
             self._made = width, self._of(made)
         return self._made[1]
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 
 from ..merge.attention_weights import AttentionWeights
+from .placed import CPU
 
 RANGE = (0.25, 4.0)
 _STEPS = 16
@@ -21,10 +22,12 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 DivergenceAt = Callable[[torch.Tensor], torch.Tensor]
 
 
-def best_temperatures(divergence: DivergenceAt, heads: int) -> torch.Tensor:
+def best_temperatures(
+    divergence: DivergenceAt, heads: int, device: torch.device = CPU
+) -> torch.Tensor:
     """[H] in `RANGE`, in float64; 1 for a head that gains nothing."""
-    low = torch.full((heads,), math.log(RANGE[0]), dtype=torch.float64)
-    high = torch.full((heads,), math.log(RANGE[1]), dtype=torch.float64)
+    low = torch.full((heads,), math.log(RANGE[0]), dtype=torch.float64, device=device)
+    high = torch.full((heads,), math.log(RANGE[1]), dtype=torch.float64, device=device)
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = divergence(left.exp()), divergence(right.exp())
     for _ in range(_STEPS):

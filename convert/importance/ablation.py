@@ -52,7 +52,7 @@ class _Without:
         run = self._run
         hidden, outputs = run.given[index][batch], run.outputs(index)
         assert outputs is not None
-        gates = torch.ones(1, 1, outputs.heads, dtype=hidden.dtype)
+        gates = torch.ones(1, 1, outputs.heads, dtype=hidden.dtype, device=hidden.device)
         gates[..., head] = 0
         with outputs.gated(self._layers[index], len(hidden), lambda a: turned_down(a, to, gates)):
             hidden = run.calls[index].run(self._layers[index], hidden)

@@ -10,6 +10,7 @@ from headcount.running.boundary import out_of_memory_explained, quiet_transforme
 
 from ..calibrate.calibration_text import calibration_text
 from ..calibrate.layered_model import LayeredModel
+from ..calibrate.placed import CPU
 from ..plan.refusals.merging import check_mergeable
 from ..plan.request import HeadsOfLayers
 from ..plan.source import ConversionSource
@@ -24,13 +25,15 @@ from .text_run import TextRun
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredText:
     """At most `tokens` tokens of the file `name`, or of the prose in the package for `builtin`, in
-    rows of at most `row_tokens` that `seed` shuffles. `option` is where the user has named it."""
+    rows of at most `row_tokens` that `seed` shuffles. `option` is where the user has named it; the
+    model runs on `device`."""
 
     name: str
     tokens: int
     seed: int = 0
     option: str = "--calibration"
     row_tokens: int | None = None
+    device: torch.device = CPU
 
 
 def importance_by_text(
@@ -77,7 +80,7 @@ def _run(source: ConversionSource, text: ScoredText) -> Iterator[TextRun]:
         out_of_memory_explained(),
         torch.no_grad(),
     ):
-        layered = LayeredModel(source, reader)
+        layered = LayeredModel(source, reader, device=text.device)
         read = calibration_text(
             source,
             layered.runnable,

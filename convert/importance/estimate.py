@@ -66,7 +66,7 @@ class _Slopes:
         hidden = run.given[index][batch].requires_grad_()
         heads = 0 if outputs is None else outputs.heads
         shape = (*hidden.shape[:2], heads)
-        gates = torch.ones(shape, dtype=hidden.dtype, requires_grad=True)
+        gates = torch.ones(shape, dtype=hidden.dtype, device=hidden.device, requires_grad=True)
         if outputs is None:
             given = run.calls[index].run(layer, hidden)
         else:

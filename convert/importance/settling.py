@@ -106,6 +106,8 @@ def _chosen(
     if request.calibration is None:
         importance = importance_by_weights(source)
         return choose(importance.scores, Fraction(1)), importance
+    from headcount.running.placement import resolve_device
+
     from .by_text import (
         ScoredText,
         pruned_by_text,  # imports transformers, which other plans do without
@@ -117,5 +119,6 @@ def _chosen(
         tokens=tokens,
         seed=request.seed,
         row_tokens=request.calibration_row_tokens,
+        device=resolve_device(request.device),
     )
     return pruned_by_text(source, text, choose)

@@ -28,7 +28,8 @@ class TextRun:
         count = len(layered.layers)
         template = torch.empty(text.ids.shape[1], layered.hidden_size, dtype=layered.dtype)
         self.given: list[StateRows] = [
-            new_rows(len(text.ids), template, held=count + 2) for _ in range(count + 1)
+            new_rows(len(text.ids), template, held=count + 2, device=layered.device)
+            for _ in range(count + 1)
         ]
         self.calls: tuple[Call, ...] = record(layered, text.ids, text.batches, self.given[:1])
         self.means: dict[int, torch.Tensor] = {}
@@ -73,7 +74,7 @@ class TextRun:
         if not gone:
             return None
         heads = self.attentions[index].mixer.num_attention_heads
-        found = torch.ones(heads, dtype=self.layered.dtype)
+        found = torch.ones(heads, dtype=self.layered.dtype, device=self.layered.device)
         found[gone] = 0
         return found
 
@@ -89,7 +90,7 @@ class TextRun:
     def losses(self, model: nn.Module, batch: slice, hidden: torch.Tensor) -> torch.Tensor:
         """[B]: the mean loss of each row's tokens but the first, in nats, where the last layer
         gives `hidden`. Differentiable."""
-        ids, logits = self.text.ids[batch], self.logits(model, batch, hidden)
+        ids, logits = self._ids(batch), self.logits(model, batch, hidden)
         found = nn.functional.cross_entropy(
             logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="none"
         )
@@ -104,8 +105,11 @@ class TextRun:
             return hidden if self._rest is None else (hidden, *self._rest)
 
         with answering(self.layered.layers, answer), third_party("transformers cannot run it"):
-            found: torch.Tensor = model(input_ids=self.text.ids[batch], use_cache=False).logits
+            found: torch.Tensor = model(input_ids=self._ids(batch), use_cache=False).logits
         return found
+
+    def _ids(self, batch: slice) -> torch.Tensor:
+        return self.text.ids[batch].to(self.layered.device)
 
     def close(self) -> None:
         """Gives the rows back."""

@@ -13,6 +13,7 @@ from ..calibrate.gram import Gram
 from ..calibrate.layer_fit import LayerFit
 from ..calibrate.layer_hooks import SeenAttention
 from ..calibrate.layer_task import LayerTask, States
+from ..calibrate.placed import CPU, placed
 from ..calibrate.reconstruct import Tying
 from ..calibrate.state_rows import NotFiniteStatesError
 from ..merge.attention_weights import AttentionWeights, Merged
@@ -61,8 +62,8 @@ def merged_as(weights: AttentionWeights, found: Factors) -> Merged:
 
 def second_moment(inputs: Gram, rows: int, white: float) -> torch.Tensor:
     """[E, E]: the mean over `rows` tokens of the sums `inputs`, and `white` times its trace of
-    white inputs. Raises NotFiniteStatesError."""
-    second = inputs.result() / rows
+    white inputs, on the CPU. Raises NotFiniteStatesError."""
+    second = inputs.result().cpu() / rows
     if not bool(second.isfinite().all()):
         raise NotFiniteStatesError
     return with_white(second, torch.eye(len(second)).to(second), white)
@@ -93,8 +94,8 @@ class LatentFit(LayerFit):
         self._factors: Factors | None = None
 
     def _merged(self) -> Merged:
-        inputs = Gram(self._source.k.shape[-1])
-        rows = 0
+        task, source = self._task, placed(self._source, CPU)
+        inputs, rows = Gram(source.k.shape[-1], device=task.device), 0
 
         def parts(seen: SeenAttention) -> Iterator[torch.Tensor]:
             assert seen.inputs is not None
@@ -108,12 +109,12 @@ class LatentFit(LayerFit):
             inputs.take(made)
 
         def factors() -> Factors:
-            second = second_moment(inputs, rows, self._task.text.white)
+            second = second_moment(inputs, rows, task.text.white)
             with one_thread():
-                return low_rank(self._source, self._task.freedom, second, self._rank)
+                return low_rank(source, task.freedom, second, self._rank)
 
         self._look(parts, take)
-        found = self._factors = self._task.shared.from_main(factors)
+        found = self._factors = task.here(task.shared.from_main(factors))
         return merged_as(latent_weights(self._source, found.down, found.key, found.value), found)
 
     def _tying(self, merged: Merged) -> Tying:

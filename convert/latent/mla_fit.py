@@ -15,7 +15,9 @@ from ..calibrate.gram import Gram
 from ..calibrate.layer_fit import LayerFit
 from ..calibrate.layer_hooks import SeenAttention
 from ..calibrate.layer_task import FittedLayer, LayerTask, States, run_rows
+from ..calibrate.layered_model import assign
 from ..calibrate.mlp_fit import MlpFit, fitted_projection
+from ..calibrate.placed import CPU, placed
 from ..calibrate.reconstruct import Tying
 from ..merge.attention_weights import AttentionWeights, Merged
 from ..stream.threads import one_thread
@@ -88,10 +90,8 @@ class MlaTask(LayerTask):
 
     def assign(self, made: Mapping[str, torch.Tensor]) -> None:
         prefix, attention = attention_path(self.tensors), self.place.attention
-        module = self.layer.get_submodule(attention)
-        for name, value in made.items():
-            if name.startswith(prefix):
-                module.get_parameter(name.removeprefix(prefix)).data = value
+        own = {n.removeprefix(prefix): v for n, v in made.items() if n.startswith(prefix)}
+        assign(self.layer.get_submodule(attention), self.here(own))
 
 
 class MlaRunner(AttentionRunner):
@@ -130,6 +130,7 @@ class MlaFit(LayerFit):
         run_rows(task.layer, task.calls, self._states.original, mine)
         if is_last:
             return
+        mlp = task.here(mlp)
         with self._placed():
             self._task.assign(tensors)
             with self._runner.fast():
@@ -140,7 +141,8 @@ class MlaFit(LayerFit):
                     run_rows(task.layer, task.calls, self._states.converted, mine)
 
     def _merged(self) -> Merged:
-        inputs, away, rows = Gram(self._source.k.shape[-1]), torch.zeros(()), 0
+        inputs = Gram(self._source.k.shape[-1], device=self._task.device)
+        away, rows = torch.zeros(()), 0
 
         def parts(seen: SeenAttention) -> Iterator[torch.Tensor]:
             assert seen.inputs is not None
@@ -155,13 +157,13 @@ class MlaFit(LayerFit):
             rows += int(next(made))
             inputs.take(made)
             for apart in made:
-                away = away + apart
+                away = away + apart.cpu()
 
         self._look(parts, take)
-        found, self._small = self._task.shared.from_main(
+        made, self._small = self._task.shared.from_main(
             lambda: self._decoupled(second_moment(inputs, rows, self._task.text.white), away)
         )
-        self._made = found
+        self._made = found = self._task.here(made)
         return merged_as(mla_weights(self._source, found), found.factors)
 
     def _decoupled(self, second: torch.Tensor, away: torch.Tensor) -> tuple[Decoupled, float]:
@@ -171,7 +173,7 @@ class MlaFit(LayerFit):
         turns = mean_turns(frequencies, away) if away.dim() else None
         with one_thread():
             found = decoupled(
-                self._source,
+                placed(self._source, CPU),
                 self._task.freedom,
                 second,
                 assumed_turns(frequencies, len(self._source.q)) if turns is None else turns,
@@ -220,4 +222,4 @@ def _attention(like: Any, weights: AttentionWeights, shape: MlaShape) -> nn.Modu
         v_head_dim=weights.v.shape[1],
     )
     config._attn_implementation = like.config._attn_implementation
-    return DeepseekV3Attention(config, like.layer_idx).to(weights.q.dtype).eval()
+    return DeepseekV3Attention(config, like.layer_idx).to(weights.q).eval()

@@ -9,7 +9,7 @@ from headcount.model.version import __version__
 from ..gguf.gguf_file import NAME, GgufFile, GgufTensor
 from ..latent.size import latent_document
 from .plan import ConversionPlan, OutputFile
-from .request import ConversionRequest
+from .request import CPU, ConversionRequest
 from .rewriting import Rewriting
 from .steps import Step
 
@@ -90,6 +90,7 @@ def request_document(request: ConversionRequest) -> dict[str, object]:
         **{name: getattr(request, name) for name in others},
         "calibrated": request.calibration is not None,
         **({"format": request.format} if request.is_gguf else {}),
+        **({} if request.device == CPU else {"calibration_device": request.device}),
     }
 
 

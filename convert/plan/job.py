@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from headcount.model.version import __version__
 
 from .plan import ConversionPlan
+from .request import CPU
 
 
 def job_of(plan: ConversionPlan) -> str:
@@ -37,6 +38,8 @@ def _parts(plan: ConversionPlan) -> Iterator[str]:
         yield f"{plan.rewriting.ladder} {calibration}"
         if plan.rewriting.calibration_row_tokens is not None:
             yield f"rows of {plan.rewriting.calibration_row_tokens}"
+    if request.device != CPU:
+        yield f"on {request.device.partition(':')[0]}"
     for file in plan.files:
         yield f"{file.name} {json.dumps(file.metadata)}"
         yield from map(repr, file.steps)

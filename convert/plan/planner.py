@@ -25,7 +25,7 @@ from .leftovers import reclaimable
 from .model_card import SOURCE_CARD, beside_the_card, model_card
 from .output_files import index_name, index_of, output_files
 from .plan import ConversionPlan, LayerHeads, OutputFile
-from .request import ConversionRequest
+from .request import CALIBRATION_DEVICE, CPU, ConversionRequest
 from .side_files import is_about, shown_name, sort_side_files
 from .source import CONFIG, MERGED, ConversionSource, read_source, source_state
 from .target import check_space, check_target
@@ -56,6 +56,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
 
 def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionPlan:
     """The plan for a source that was read, whatever its target is like. Raises HeadcountError."""
+    _check_device(request)
     request, importance = settled(source, request)
     request, budget = within_budget(source, request)
     home = _home(source, request)
@@ -108,6 +109,13 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
     )
     source_card = next((file.path for file in side_files if file.name == SOURCE_CARD), None)
     return replace(plan, card=model_card(plan, source_card))
+
+
+def _check_device(request: ConversionRequest) -> None:
+    if request.device != CPU:
+        from headcount.running.placement import resolve_device  # imports transformers
+
+        resolve_device(request.device, CALIBRATION_DEVICE)
 
 
 def _home(source: ConversionSource, request: ConversionRequest) -> Home:

@@ -44,6 +44,9 @@ METHODS: tuple[Method, ...] = (*MERGE_METHODS, *CHOOSING)
 # has as many for most tokenizers.
 CALIBRATION_TOKENS = 32_768
 CALIBRATION_ROW_TOKENS = 512
+# Where layers are run and fitted, unless another device is asked for: so every machine writes the
+# same numbers.
+CPU, CALIBRATION_DEVICE = "cpu", "--calibration-device"
 # Which class holds the result; auto takes the first that can, in this order.
 HomeChoice = Literal["auto", "native", "rehome", "custom", "latent", "mla"]
 HOME_CHOICES: tuple[HomeChoice, ...] = get_args(HomeChoice)
@@ -67,7 +70,8 @@ class ConversionRequest:
     to `reconstruct` are the rungs of the `Ladder`, where `method` is one of them; `calibration` is
     a text file, or `builtin`, of which at
     most `calibration_tokens` (None: CALIBRATION_TOKENS) are read, in rows of at most
-    `calibration_row_tokens` (None: CALIBRATION_ROW_TOKENS). `seed` matters to what is drawn
+    `calibration_row_tokens` (None: CALIBRATION_ROW_TOKENS). The source's
+    layers run on `calibration_device` (None: CPU). `seed` matters to what is drawn
     only: the method `random`, and calibration. `home` is the kind of class that holds the result.
     Floats become `dtype`, and files hold at most `max_shard_size` bytes, where these are given.
     `format` gguf: the result is one file for llama.cpp, and both numbers of heads may be left out.
@@ -92,6 +96,7 @@ class ConversionRequest:
     calibration: str | None = None
     calibration_tokens: int | None = None
     calibration_row_tokens: int | None = None
+    calibration_device: str | None = None
     seed: int = 0
     home: HomeChoice = "auto"
     dtype: ElementType | None = None
@@ -146,6 +151,11 @@ class ConversionRequest:
         """Whether any heads are to go; if not, the model is only written in another format."""
         asked = (self.num_key_value_heads, self.pruned_heads, self.cache_budget)
         return any(one is not None for one in asked)
+
+    @property
+    def device(self) -> str:
+        """Where layers are run."""
+        return self.calibration_device or CPU
 
     @property
     def cast(self) -> CastName | None:
@@ -248,8 +258,14 @@ class ConversionRequest:
                 f"{needing[0]} needs text that the source is run on: add --calibration FILE, or"
                 f" --calibration {BUILTIN}"
             )
-        if reads and self.ladder is None and self.latent is None and self.cache_budget is None:
+        rewrites = any(one is not None for one in (self.ladder, self.latent, self.cache_budget))
+        if reads and not rewrites:
             raise unread_text("the mean of neighbouring heads")
+        if self.device != CPU and not (rewrites or self.calibration is not None):
+            raise HeadcountError(
+                f"{CALIBRATION_DEVICE} {self.device}: no layer is run for what is"
+                " asked: leave it out, or add --quality fast, good or best"
+            )
 
     def _check_calibration(self, option: str, tokens: int | None) -> None:
         if tokens is None:

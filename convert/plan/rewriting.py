@@ -7,6 +7,7 @@ from ..attention_map.attention_tensors import Where
 from ..latent.mla_shape import MlaShape
 from ..merge.ladder import Ladder
 from .heads import HeadsByLayer
+from .request import CPU
 from .source import ConversionSource
 
 
@@ -18,7 +19,8 @@ class Rewriting:
     `tokens_read` are used, at most `calibration_tokens`, in rows of `row_tokens`, at most
     `calibration_row_tokens`; None where weights alone decide. `ranks`:
     keys and values are rebuilt from latents of these ranks, and no head is pooled; `mla`: by a
-    class with latent attention of that shape, None: by ours. `chosen`: groups of K/V heads that an
+    class with latent attention of that shape, None: by ours. Layers run on
+    `device`. `chosen`: groups of K/V heads that an
     earlier run has chosen."""
 
     source: ConversionSource
@@ -33,6 +35,7 @@ class Rewriting:
     row_tokens: int = 0
     ranks: Mapping[Where, int] = field(default_factory=dict)
     mla: MlaShape | None = None
+    device: str = CPU
     chosen: Mapping[Where, Sequence[Sequence[int]]] = field(default_factory=dict)
 
     @property

@@ -56,6 +56,7 @@ def plan_rewriting(
         calibration_sha256=None if text is None else text.sha256,
         calibration_tokens=0 if text is None else _wanted_tokens(request),
         calibration_row_tokens=request.calibration_row_tokens,
+        device=request.device,
         tokens_read=0 if text is None else text.tokens,
         row_tokens=0 if text is None else text.row_tokens,
     )
@@ -84,6 +85,7 @@ def _latents(
         calibration_sha256=None if text is None else text.sha256,
         calibration_tokens=0 if text is None else _wanted_tokens(request),
         calibration_row_tokens=request.calibration_row_tokens,
+        device=request.device,
         tokens_read=0 if text is None else text.tokens,
         row_tokens=0 if text is None else text.row_tokens,
         ranks=home.ranks,

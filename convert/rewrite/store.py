@@ -97,7 +97,9 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
     def done(index: int) -> RewrittenLayer | None:
         return _read(index, work)
 
-    from ..calibrate.calibrated_layers import calibrated_layers  # imports transformers
+    from headcount.running.placement import resolve_device  # imports transformers, as the next
+
+    from ..calibrate.calibrated_layers import calibrated_layers
     from ..calibrate.without_text import layers_without_text
 
     layers = calibrated_layers(
@@ -113,6 +115,7 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
         rewriting.mla,
         rewriting.chosen,
         rewriting.calibration_row_tokens,
+        resolve_device(rewriting.device),
     )
     if rewriting.calibration is None:
         layers = layers_without_text(source, layers, _by_weights(rewriting, done, progress))

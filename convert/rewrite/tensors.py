@@ -116,7 +116,7 @@ def _back(
     """All heads of the source, of which those that stay are `heads` now."""
     all_heads = torch.zeros_like(before) if part == "o" else before
     places = torch.tensor(_places(staying, part))
-    return all_heads.index_copy(0, places, heads.to(all_heads.dtype))
+    return all_heads.index_copy(0, places.to(all_heads.device), heads.to(all_heads.dtype))
 
 
 def _heads(projection: HeadTensors, weights: AttentionWeights) -> ByPart:

@@ -45,7 +45,8 @@ class Recorded:
                 " source (it was trained further, or made by another version): it can only be held"
                 " against the digests of its files, without SOURCE"
             )
-        options = {k: v for k, v in self.request.items() if k != "calibrated"}
+        elsewhere = ("calibrated", "calibration_device")  # nothing is run here
+        options = {k: v for k, v in self.request.items() if k not in elsewhere}
         if self.is_calibrated:
             rungs = ("method", "grouping", "temperature", "refit", "reconstruct")
             options = {k: v for k, v in options.items() if k not in rungs}

@@ -137,7 +137,7 @@ _REQUEST = obj(
         "max_shard_size": maybe(COUNT),
         "calibrated": FLAG,
     },
-    {"format": word("gguf")},
+    {"format": word("gguf"), "calibration_device": TEXT},
 )
 _CONVERSION: dict[str, Schema] = {
     **_plan(_DONE_LAYER),

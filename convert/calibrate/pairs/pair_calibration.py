@@ -25,7 +25,7 @@ class PairCalibration(Calibration):
                 f"{self._source.folder}: an encoder-decoder is calibrated by one process: run it"
                 " without a launcher"
             )
-        return LayeredModel(self._source, self._reader, stack="decoder")
+        return LayeredModel(self._source, self._reader, stack="decoder", device=self._device)
 
     def text(self, calibration: str | None, tokens: int, row: int | None) -> Rows:
         assert calibration is not None
@@ -41,7 +41,8 @@ class PairCalibration(Calibration):
         states = self._states(len(text.given), longest, RaggedRows)
         with self._finite("its encoder gives"):
             budget = MEMORY_BUDGET // 2
-            self._memory = pair_memory(self._source, self._reader, text, budget=budget)
+            encoder = LayeredModel(self._source, self._reader, stack="encoder", device=self._device)
+            self._memory = pair_memory(encoder, text, budget=budget)
         with self._finite("its embeddings give"):
             into = (states.original, states.converted)
             calls = record_pairs(self._layered, text, self._memory, into)

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from headcount.running.boundary import third_party
 
-from ...plan.source import ConversionSource
-from ...stream.reader import SourceReader
 from ..layer_calls import Call, Calls, answering, output_of_first, recorded
 from ..layer_task import run_rows
 from ..layered_model import LayeredModel
@@ -23,16 +21,13 @@ Run = Callable[[slice], Callable[[], Any]]
 _RUN = "transformers cannot run the model"
 
 
-def pair_memory(
-    source: ConversionSource, reader: SourceReader, pairs: CalibrationPairs, *, budget: int
-) -> PairMemory:
-    """What the encoder gives of all pairs, run layer by layer; `budget`: bytes in memory, beyond
-    them it is kept in a file."""
-    layered = LayeredModel(source, reader, stack="encoder")
+def pair_memory(layered: LayeredModel, pairs: CalibrationPairs, *, budget: int) -> PairMemory:
+    """What the encoder, the stack of `layered`, gives of all pairs, run layer by layer; `budget`:
+    bytes in memory, beyond them it is kept in a file."""
 
     def run(batch: slice) -> Callable[[], Any]:
         given = pairs.source(batch.start)
-        given = given.to(layered.dtype) if given.is_floating_point() else given
+        given = given.to(layered.device, layered.dtype if given.is_floating_point() else None)
         encoder, name = layered.model.get_encoder(), layered.model.main_input_name
         return lambda: encoder(**{name: given})
 
@@ -57,7 +52,7 @@ def record_pairs(
     """The calls of every layer of the decoder; the embedded pairs are written to each of `into`."""
 
     def run(batch: slice) -> Callable[[], Any]:
-        given, encoded = pairs.given[batch.start], memory[batch]
+        given, encoded = pairs.given[batch.start].to(layered.device), memory[batch]
         return lambda: layered.model(
             encoder_outputs=(encoded,), decoder_input_ids=given, use_cache=False
         )
@@ -97,7 +92,8 @@ def _room(layered: LayeredModel, pairs: CalibrationPairs, run: Run, budget: int)
     with layered.embeddings(), third_party(_RUN):
         hidden, _ = recorded(layered, run(longest), None)
     template = torch.empty(hidden.shape[1:], dtype=layered.dtype)
-    return RaggedRows(new_rows(len(lengths), template, held=1, budget=budget))
+    room = new_rows(len(lengths), template, held=1, budget=budget, device=layered.device)
+    return RaggedRows(room)
 
 
 def _finished(layered: LayeredModel, run: Callable[[], Any], states: Tensor, like: Any) -> Tensor:

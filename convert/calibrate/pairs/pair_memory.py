@@ -25,7 +25,7 @@ class RaggedRows(StateRows):
 
     def __setitem__(self, rows: slice, values: Tensor) -> None:
         whole = self._rows.template
-        padded = torch.zeros(1, *whole.shape, dtype=whole.dtype)
+        padded = torch.zeros(1, *whole.shape, dtype=whole.dtype, device=values.device)
         padded[:, : values.shape[1]] = values
         self._rows[rows] = padded
         self._lengths[rows.start] = values.shape[1]
