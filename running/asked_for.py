@@ -4,15 +4,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headcount.model.errors import HeadcountError
-from headcount.sources.path import check_name
+from headcount.sources.path import check_name, refuse_gguf
 
 BUILTIN = "builtin"  # the prose in this package
 _RUN = "give one with config.json, safetensors weights and a tokenizer"
 
 
 def need_folder(name: str, wanted: str = _RUN) -> None:
-    """Raises HeadcountError unless `name` is a folder; it says what is `wanted`."""
+    """Raises HeadcountError unless `name` is a folder, and of more than GGUF; it says what is
+    `wanted`."""
     check_name(name)
+    refuse_gguf(Path(name))
     if not Path(name).is_dir():
         raise HeadcountError(f"{name}: not a folder; {wanted}")
 
