@@ -145,7 +145,8 @@ class Group(_Started, click.Group):
 
 
 def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -> None:
-    """Renders `reports` to stdout, as wide as that is, or to a file. Raises WriteError."""
+    """Renders `reports` to stdout, as wide as that is, or to a file, and then says the answers in a
+    terminal, too. Raises WriteError."""
     from headcount.report import render
     from headcount.report.view import View
 
@@ -153,16 +154,11 @@ def write_reports(reports: "Sequence[Report]", form: str, output: Path | None) -
 
     shown = view() if output is None else View(details=view().details, blocks=True)
     write_text(render(reports, form, shown), output)
-    if form == "html" and any(report.charts for report in reports):
-        _say_if_without_charts()
+    if output is not None and sys.stderr.isatty():
+        from headcount.report.terminal import answers
 
-
-def _say_if_without_charts() -> None:
-    from headcount.report.charts import is_available
-
-    if not is_available():
-        how = "in a clone of headcount, pip install '.[charts]'"
-        click.echo(f"The page has no charts: for them install the extra: {how}", err=True)
+        for line in answers(reports):
+            click.echo(line, err=True)
 
 
 def write_list(

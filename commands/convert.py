@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from headcount.convert.plan.request import Format
-from headcount.running.asked_for import need_files, need_text
+from headcount.running.asked_for import need_files, need_text, read_twice
 from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
@@ -23,6 +23,7 @@ from .convert_options import (
 from .evaluate import evaluation_options
 from .launched import in_main_process
 from .options.shared import PATH
+from .output.telling import say_if_without_charts, say_warnings
 
 
 @click.command(cls=Command)
@@ -76,7 +77,7 @@ def convert(
       headcount convert ./mha ./latent --latent 1/4 --calibration prose.txt
       headcount convert ./mha ./latent --latent --budget 1/4
       headcount convert ./mha ./mla --latent 1/4 --home mla
-      headcount convert ./mha --sweep 8,4,2,1
+      headcount convert ./mha --sweep 8,4,2,latent:1/4
       headcount convert ./mha --verify ./gqa
       headcount convert --families
     """
@@ -118,6 +119,8 @@ def convert(
         if options["calibration"] is not None:
             need_text(options["calibration"], "--calibration")
         need_files((options["text"], options["pairs"]))
+        if grid["counts"] or evaluates:
+            _say_first(options, form, draws=bool(grid["counts"]) or options["behaviour"] != "none")
         from .convert_run import convert_model
         from .convert_sweep import sweep_model
 
@@ -134,3 +137,10 @@ def convert(
         assert target is not None
         evaluation = options if evaluates else None
         convert_model(source, target, request, evaluation, checks=checks, dry_run=dry_run, **both)
+
+
+def _say_first(options: dict[str, Any], form: str, *, draws: bool) -> None:
+    """Of conversions that are measured, before the minutes that they may take."""
+    if draws:
+        say_if_without_charts(form)
+    say_warnings(read_twice(options["calibration"], options))

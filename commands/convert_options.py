@@ -179,9 +179,9 @@ sweep_options = stack(
     click.option(
         "--sweep",
         "counts",
-        metavar="8,4,2,1",
-        help="Convert to each of these, evaluate, print the trade-off, write nothing… Latents, too:"
-        " latent:1/4, or mla:1/4 as --home mla makes them.",
+        metavar="8,4,latent:1/4",
+        help="Convert to each of these, evaluate, print the trade-off, write nothing… Numbers of"
+        " K/V heads and latents: latent:1/4, or mla:1/4 as --home mla makes them.",
     ),
     click.option(
         "--sweep-methods",
@@ -195,7 +195,8 @@ sweep_options = stack(
         "budget",
         type=float,
         metavar="NATS",
-        help="…but for the smallest cache of a sweep that adds at most this to the loss.",
+        help="…but for the smallest cache of a sweep that adds at most this to the loss, and whose"
+        " KL divergence is at most this.",
     ),
     click.option(
         "--by-layer", is_flag=True, help="In a sweep also: what each layer alone adds to the loss."

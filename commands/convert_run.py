@@ -13,6 +13,7 @@ from headcount.library.conversions import checked_conversion, conversion_request
 from headcount.library.evaluations import check_evaluation
 from headcount.model.errors import HeadcountError
 from headcount.report.report import Report, in_one_document
+from headcount.running.asked_for import read_twice
 from headcount.running.signals import exit_cleanly, exit_telling, on_signals
 
 from .console import hand_over
@@ -63,7 +64,11 @@ def convert_model(
                     more["check"], problems = checked_conversion(target, done)
                 if evaluation is not None:
                     more["evaluation"], failure = run_evaluation(
-                        str(target), str(found.path), card=True, **evaluation
+                        str(target),
+                        str(found.path),
+                        card=True,
+                        said=read_twice(options["calibration"], evaluation),
+                        **evaluation,
                     )
                     plan.source.check()
             finally:  # an evaluation that fails does not undo the conversion

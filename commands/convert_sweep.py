@@ -10,10 +10,12 @@ from headcount.evaluate.sweep.sweep_report import sweep_report
 from headcount.library.sweep_trials import sweep_trials
 from headcount.library.sweeps import with_layers
 from headcount.report.report import Report
+from headcount.running.asked_for import read_twice
 from headcount.running.signals import exit_cleanly, exit_telling, on_signals
 
 from .console import hand_over
 from .output.report_path import check_report_path
+from .output.telling import say_warnings
 
 
 def sweep_model(
@@ -41,6 +43,11 @@ def sweep_model(
         with on_signals(exit_telling(holds)):
             if by_layer:
                 done = with_layers(done, trials, evaluation, progress=True)
+    said = read_twice(options["calibration"], evaluation)  # before the work
+    say_warnings(line for line in done.warnings if line not in said)
     hand_over([sweep_report(done)], holds, write)
     if budget is not None and done.chosen is None:
-        raise CheckFailedError(f"no conversion adds at most {budget:g} to the loss: nothing kept")
+        raise CheckFailedError(
+            f"no conversion adds at most {budget:g} to the loss and has a KL divergence of at most"
+            " that: nothing kept"
+        )

@@ -1,6 +1,6 @@
 """`evaluate`: what a conversion did to a model, or what one model is like."""
 
-import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from .options.shared import (
     stack,
 )
 from .output.report_path import check_report_path
+from .output.telling import say_if_without_charts, say_warnings
 
 if TYPE_CHECKING:
     from headcount.report.report import Report
@@ -89,6 +90,8 @@ def evaluate(
         for folder in filter(None, (model, against)):
             need_folder(folder)
         need_files((request["text"], request["pairs"]))
+        if request["behaviour"] != "none":
+            say_if_without_charts(form)
         names = tuple(name.strip() for name in (tasks or "").split(",") if name.strip())
         report, failure = run_evaluation(model, against, card=card, tasks=names, **request)
         write_reports([report], form, output)
@@ -97,9 +100,15 @@ def evaluate(
 
 
 def run_evaluation(
-    model: str, against: str | None, *, card: bool = False, **request: Any
+    model: str,
+    against: str | None,
+    *,
+    card: bool = False,
+    said: tuple[str, ...] = (),
+    **request: Any,
 ) -> "tuple[Report, HeadcountError | None]":
-    """Evaluates, and prints warnings on stderr; `card`: the figures go into the model's card, too.
+    """Evaluates, and prints warnings on stderr; `said` are further ones of its report, which stand
+    there already. `card`: the figures go into the model's card, too.
     Returns the report, and the error to end with once it is written where the numbers are worth
     nothing. Raises HeadcountError."""
     from headcount.evaluate.evaluated_card import check_card, write_into_card
@@ -109,8 +118,8 @@ def run_evaluation(
     if card:
         check_card(Path(model))
     evaluation = evaluate(EvaluationRequest(model=model, against=against, **request))
-    for warning in evaluation.warnings:
-        print(f"Warning: {warning}", file=sys.stderr)
+    say_warnings(evaluation.warnings)
+    evaluation = replace(evaluation, warnings=(*said, *evaluation.warnings))
     failure = evaluation.failure
     if card and failure is None:
         write_into_card(Path(model), evaluation)

@@ -1,6 +1,5 @@
 """`heads`: what each attention head of a model does."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from .console import Command, write_reports
 from .launched import in_main_process
 from .options.shared import AT_LEAST_1, TOKENS, list_options, options_of, stack
 from .output.report_path import check_report_path
+from .output.telling import say_warnings
 
 # What only one of the two reports reads.
 _OF_TEXT = ("exact", "text", "max_tokens")
@@ -104,8 +104,7 @@ def heads(
         else:
             wanted = HeadsRequest(model=model, thresholds=limits, **request)
             report, warnings = heads_report(wanted, against, progress=True)
-        for warning in warnings:
-            print(f"Warning: {warning}", file=sys.stderr)
+        say_warnings(warnings)
         write_reports([report], form, output)
 
 

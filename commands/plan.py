@@ -26,6 +26,7 @@ from .options.shared import (
     stack,
     workload_options,
 )
+from .output.telling import say_if_without_charts
 
 _MODEL_OPTIONS = stack(
     click.option(
@@ -116,6 +117,7 @@ def plan(models: tuple[str, ...], form: str, output: Path | None, **options: Any
     """
     from headcount.plan.command import plan_command
 
+    say_if_without_charts(form)
     answer = plan_command(*models, form=form, **options)
     write_reports(answer.reports, form, output)
     for reason in answer.reasons:

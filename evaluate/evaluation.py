@@ -2,8 +2,6 @@
 
 import math
 import time
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -32,9 +30,7 @@ from .pairs.pairs_evaluation import evaluate_pairs, reads_pairs
 from .roles_section import roles_section, with_roles
 from .speed import Speed, take_turns, tiled
 from .tasks import run_tasks
-
-_ENOUGH = 1000  # tokens: with fewer their frequencies say little
-_FAR_BETTER = 0.5  # nats a token
+from .text_warnings import text_warnings
 
 
 def evaluate(
@@ -143,6 +139,7 @@ def _report(
         for i, (loaded, loss, cache) in enumerate(zip(models, losses, runs.caches, strict=True))
     ]
     loaded_warnings = tuple(line for loaded in models for line in loaded.warnings)
+    of_text = text_warnings(plan, summaries[-1])
     return EvaluationReport(
         model=summaries[0],
         against=summaries[1] if len(summaries) > 1 else None,
@@ -151,11 +148,11 @@ def _report(
         settings=_settings(plan, models[0]),
         warnings=(
             *(behaviour_warnings(behaviour) if behaviour else ()),
-            *_text_warnings(plan),
-            *_poor_loss(plan, summaries[-1]),
+            *of_text,
             *loaded_warnings,
             *runs.warnings,
         ),
+        of_text=of_text,
     )
 
 
@@ -176,38 +173,6 @@ def _summary(
         cache=cache,
         speed=speed,
     )
-
-
-def _text_warnings(plan: EvaluationPlan) -> tuple[str, ...]:
-    unknown = plan.tokens.unknown
-    if not unknown:
-        return ()
-    return (
-        f"{plan.text.name}: {unknown:,} of {len(plan.tokens.ids):,} tokens are unknown to the"
-        " tokenizer; the loss does not cover what they stand for",
-    )
-
-
-def _poor_loss(plan: EvaluationPlan, score: ModelScore) -> tuple[str, ...]:
-    """A model that was made for such a text is far better than one that knows how often each token
-    comes and nothing else; `score` is the original's, or that of the model alone."""
-    if score.tokens < _ENOUGH or score.loss < unigram_entropy(plan.tokens.ids) - _FAR_BETTER:
-        return ()
-    return (
-        f"{score.id}: a loss of {score.loss:.2f} nats a token is hardly better than"
-        f" {unigram_entropy(plan.tokens.ids):.2f}, which the frequencies of the tokens alone give:"
-        f" {plan.text.name} does not suit the model, and changes of the loss say little; go by the"
-        " KL divergence, or give another --text (--documents, if it is many short ones)",
-    )
-
-
-def unigram_entropy(ids: Sequence[int]) -> float:
-    """Of the frequencies of `ids`, in nats a token, with what Miller and Madow (1955) add for a
-    sample: (different tokens - 1) / (2 * tokens)."""
-    counts = Counter(ids)
-    total = len(ids)
-    entropy = -sum(count / total * math.log(count / total) for count in counts.values())
-    return entropy + (len(counts) - 1) / (2 * total)
 
 
 def _settings(plan: EvaluationPlan, loaded: LoadedModel) -> Settings:

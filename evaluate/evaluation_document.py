@@ -95,7 +95,8 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationReport:
-    """What was measured; `warnings` are lines for stderr, and part of the document."""
+    """What was measured; `warnings` are lines for stderr, and part of the document. `of_text` are
+    those of them that are about the text and not the model."""
 
     model: ModelScore
     against: ModelScore | None
@@ -105,6 +106,7 @@ class EvaluationReport:
     warnings: tuple[str, ...]
     tasks: tuple[TaskResult, ...] = ()
     roles: AtlasComparison | None = None
+    of_text: tuple[str, ...] = ()
 
     @property
     def failure(self) -> str | None:

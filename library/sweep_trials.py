@@ -48,6 +48,11 @@ def sweep_trials(
         )
     if budget is not None and isnan(budget):
         raise HeadcountError("--max-delta-loss nan: give a number of nats a token")
+    if budget is not None and budget < 0:
+        raise HeadcountError(
+            f"--max-delta-loss {budget:g}: no conversion is within it: the KL divergence may not be"
+            " more than it either, and is never below 0"
+        )
     _check_together(options, methods, by_layer)
     wanted, swept = parse_sizes(counts)
     if not wanted and by_layer:

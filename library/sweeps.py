@@ -28,7 +28,7 @@ class SweptModel:
     """The original, or a conversion of it, on the text: losses in nats a token, and the cache of
     one sequence of `cache_tokens` tokens. `method` is None of the original, `latent` of what keeps
     keys and values. `calibrated`: text was read. `on_frontier`: no other has as small a cache and
-    adds less."""
+    a smaller KL divergence."""
 
     num_key_value_heads: int | None
     latent: str | None
@@ -57,7 +57,8 @@ class SweptLayer:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SweepResult(Result):
     """All conversions, measured. With a limit of the loss `chosen` is the smallest cache within it,
-    which lies at `target`; both are None where none is, and without a limit."""
+    which lies at `target`; both are None where none is, and without a limit. `warnings` are about
+    the texts."""
 
     source: str
     tokens: int
@@ -66,6 +67,7 @@ class SweepResult(Result):
     layers: tuple[SweptLayer, ...] = field(repr=False)
     chosen: SweptModel | None
     target: Path | None
+    warnings: tuple[str, ...] = field(repr=False)
 
 
 @public
@@ -110,10 +112,11 @@ def sweep(
     "8,4,latent:1/4,mla:1/4") by each of `methods` (methods and qualities, "fast,good" say),
     evaluates each against it, and keeps none. Needs the extra `convert`.
 
-    With `max_delta_loss`, in nats a token, the smallest cache that adds at most this to the loss is
-    left at `target`, which must not exist yet. `by_layer` also measures each layer alone.
-    `pruned_heads` is a text, of several "0,1/4,1/2"; the other arguments of a conversion are those
-    of `convert`, and those of the text those of `evaluate`. Raises HeadcountError.
+    With `max_delta_loss`, in nats a token, the smallest cache that adds at most this to the loss,
+    and whose KL divergence is at most this, is left at `target`, which must not exist yet.
+    `by_layer` also measures each layer alone. `pruned_heads` is a text, of several "0,1/4,1/2"; the
+    other arguments of a conversion are those of `convert`, and those of the text those of
+    `evaluate`. Raises HeadcountError.
     """
     need_extra("headcount.sweep")
     asked = {
@@ -138,7 +141,7 @@ def sweep(
             evaluation_options({**on, **sizes}),
             counts=_listed("counts", counts),
             methods=None if methods is None else _listed("methods", methods),
-            budget=None if max_delta_loss is None else _nats(max_delta_loss),
+            budget=None if max_delta_loss is None else number("max_delta_loss", max_delta_loss),
             by_layer=flag("by_layer", by_layer),
             allow_pickle=allow_pickle,
             merge_adapter=merge_adapter,
@@ -150,12 +153,6 @@ def _listed(name: str, value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         value = ",".join(map(str, value))
     return a_text(name, value)
-
-
-def _nats(value: object) -> float:
-    if isinstance(value, int | float) and value < 0:
-        return -number("max_delta_loss", -value)
-    return number("max_delta_loss", value)
 
 
 def _swept(
@@ -190,6 +187,7 @@ def _swept(
         layers=tuple(map(_layer, document["layers"])),
         chosen=None if document["chosen"] is None else _model(document["chosen"]),
         target=None if document["chosen"] is None else target,
+        warnings=done.warnings,
     )
 
 

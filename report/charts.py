@@ -14,6 +14,7 @@ from .report import Chart
 
 # Okabe and Ito's colours, which people tell apart whatever their eyes, on light and dark.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a000")
+_RING = {"symbol": "circle-open", "size": 15, "color": "#808080", "line": {"width": 2}}
 # Draws each chart in its place, in the page's own colours, and again when those change.
 _DRAW = """
 const dark = matchMedia('(prefers-color-scheme: dark)');
@@ -109,6 +110,9 @@ def _series(chart: Chart) -> Iterator[dict[str, Any]]:
         }
         if chart.kind == "bar":
             yield {**trace, "type": "bar", "marker": {"color": colour}}
+            continue
+        if series.is_mark:
+            yield {**trace, "type": "scatter", "mode": "markers", "marker": _RING}
             continue
         stack = {"stackgroup": "one"} if chart.kind == "area" else {}
         mode = "lines" if chart.kind == "area" else "lines+markers"

@@ -136,10 +136,12 @@ class Bar(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One line, area or group of bars of a chart; None: it has nothing at that place."""
+    """One line, area or group of bars of a chart; None: it has nothing at that place. `is_mark`:
+    rings around points of others, in a chart of lines."""
 
     name: str
     values: tuple[float | None, ...]
+    is_mark: bool = False
 
 
 class Chart(NamedTuple):

@@ -41,6 +41,12 @@ def terminal(reports: Sequence[Report], view: View) -> str:
     return "\n\n".join(parts)
 
 
+def answers(reports: Sequence[Report]) -> list[str]:
+    """The answers alone, as a terminal has them last; of several that have a summary, its own."""
+    summaries = [report for report in reports if report.is_summary]
+    return [line for report in summaries or reports for line, _ in _told(report)]
+
+
 def _shortened(report: Report, view: View) -> list[str]:
     """The report; without details it loses, to a screen's end, rows of tables that are not shown
     whole, and a brief one on a terminal what else takes lines, in the order of `_WAYS`."""
@@ -269,12 +275,18 @@ def _end(report: Report, view: View) -> Iterator[str]:
         yield from broken(f"--details also shows: {left}.", view.width, 2)
     if report.title_is_answer and not answers:
         yield ""
-        for part in broken(printable(report.title), view.width, 2):
-            yield _colored(part, "title", view)
-    for answer in answers:
-        line = f"{printable(answer.title)}: {printable(str(answer.value))}"
+    for line, tone in _told(report):
         for part in broken(line, view.width, 2):
-            yield _colored(part, answer.tone, view)
+            yield _colored(part, tone, view)
+
+
+def _told(report: Report) -> Iterator[tuple[str, str]]:
+    """Its answers as lines, and the tone of each."""
+    answers = _answers(report)
+    if report.title_is_answer and not answers:
+        yield printable(report.title), "title"
+    for answer in answers:
+        yield f"{printable(answer.title)}: {printable(str(answer.value))}", answer.tone
 
 
 def _left_out(report: Report, view: View) -> Iterator[str]:

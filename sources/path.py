@@ -32,6 +32,24 @@ def check_name(name: str) -> None:
         raise HeadcountError(f"{name}: cannot be read: {reason}") from error
 
 
+def refuse_gguf(path: Path) -> None:
+    """Raises HeadcountError for GGUF, as a file or a folder of nothing else, where a model has to
+    be safetensors."""
+    if path.is_dir():
+        files = sorted(file.name for file in path.glob("*.gguf"))
+        found = f"holds {files[0]} and no config.json" if files else ""
+        if is_there(path / "config.json", or_its_link=True):
+            return
+    else:
+        found = "is a GGUF file" if path.suffix == ".gguf" and path.is_file() else ""
+    if found:
+        raise HeadcountError(
+            f"{path}: {found}: GGUF is for llama.cpp, and what is wanted here is a folder with"
+            " config.json and safetensors weights: name the one that the GGUF was made from, or"
+            " repeat the conversion without --format gguf and name its result"
+        )
+
+
 def read_path(path: Path) -> FoundModel:
     """A folder, a config.json, a file of weights or an index. Raises HeadcountError."""
     if not _is_there(path):

@@ -23,6 +23,7 @@ from ..errors import IncomparableModelsError
 from ..evaluation_document import Comparison, EvaluationReport, ModelScore, Settings
 from ..evaluation_request import EvaluationRequest
 from ..loss import TextScores
+from ..text_warnings import few_tokens
 from .scored_pairs import score_pairs, teacher_forced
 
 
@@ -110,13 +111,15 @@ def _report(
                 speed=None,
             )
         )
+    of_text = few_tokens(settings.text, summaries[-1].tokens)
     return EvaluationReport(
         model=summaries[0],
         against=summaries[1] if summaries[1:] else None,
         comparison=Comparison.of(scores.divergence),
         behaviour=None,
         settings=settings,
-        warnings=tuple(warnings),
+        warnings=(*of_text, *warnings),
+        of_text=of_text,
     )
 
 

@@ -16,6 +16,7 @@ from headcount.convert.plan.target import check_target
 from headcount.convert.stream.os_failures import writing
 from headcount.model.decoder_attentions import attentions
 from headcount.model.errors import HeadcountError
+from headcount.running.asked_for import read_twice
 from headcount.running.passing_folder import passing_folder, remove_folder
 from headcount.running.progress import progress_bar
 from headcount.running.signals import SIGNALLED
@@ -36,7 +37,8 @@ CHOSEN = "is complete: the conversion that the sweep chose"
 class Sweep:
     """What was measured: the original, every trial, and the one that the budget chose, which
     is at the target now. `tokens` were scored by `settings`. `layers` are the layers converted
-    alone, to the fewest heads of the sweep; empty if that was not asked for."""
+    alone, to the fewest heads of the sweep; empty if that was not asked for. `warnings` are about
+    the texts."""
 
     source: str
     original: Measured
@@ -46,6 +48,7 @@ class Sweep:
     settings: Settings
     tokens: int
     layers: tuple[LayerSensitivity, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def trials_of(
@@ -96,9 +99,11 @@ def sweep(
     trials: Sequence[Trial], evaluation: Mapping[str, Any], *, budget: float | None, progress: bool
 ) -> Sweep:
     """Measures all of `trials`, which have one source and one target. With a `budget`, in nats a
-    token, the smallest cache within it becomes the target. Raises what a conversion raises."""
+    token, the smallest cache whose loss added and KL divergence are both within it becomes the
+    target. Raises what a conversion raises."""
     target, chosen = trials[0].plan.request.target, None
     _check_one_source(trials)
+    twice = _read_twice(trials, evaluation)
     try:
         with writing(target, 0), _workshop(target) as shop:
             measured, original, report = _measure(trials, evaluation, shop, budget, progress)
@@ -120,7 +125,14 @@ def sweep(
         chosen=chosen,
         settings=replace(report.settings, tokenizer=str(tokenizer)),  # not a trial's, that is gone
         tokens=report.model.tokens,
+        warnings=(*twice, *report.of_text),
     )
+
+
+def _read_twice(trials: Sequence[Trial], evaluation: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of the one text that trials are fitted to, if any is."""
+    texts = {trial.plan.request.calibration for trial in trials if trial.calibrated}
+    return tuple(line for text in texts for line in read_twice(text, evaluation))
 
 
 def _measure(

@@ -1,8 +1,7 @@
-"""A sweep as people read it: a line a conversion, a bar for its loss, a chart for the page."""
+"""A sweep as people read it: a line a conversion, and charts for the page."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from math import log10
 
 from headcount.report.report import Chart, Column, Fact, Report, Series, Table
 
@@ -11,19 +10,21 @@ from .sweep import Sweep
 from .trial import Measured, frontier
 
 SCHEMA_VERSION = 1
-_LATENT = Column(key="latent", title="Latent")
-_COLUMNS = (
-    Column(key="kv_heads", title="K/V heads", unit="count"),
-    _LATENT,
+_MEASURED = (
     Column(key="method", title="Method"),
     Column(key="cache", title="Cache", unit="bytes"),
     Column(key="share", title="Of the original", unit="percent", drop=1),
+    Column(key="kl_divergence", title="KL", unit="loss"),
+    Column(key="top1_agreement", title="Top-1", unit="percent"),
     Column(key="loss", title="Loss", unit="loss", drop=2),
-    Column(key="delta_loss", title="Against it"),
-    Column(key="kl_divergence", title="KL", unit="loss", drop=1),
-    Column(key="top1_agreement", title="Top-1 agreement", unit="percent", drop=3),
+    Column(key="delta_loss", title="Loss added"),
     Column(key="frontier", title="Frontier"),
-    Column(key="bar", title="Loss added, log scale", drop=4),
+)
+_COLUMNS = (Column(key="kept", title="Kept"), *_MEASURED)
+_RECORDS = (
+    Column(key="kv_heads", title="K/V heads", unit="count"),
+    Column(key="latent", title="Latent"),
+    *_MEASURED,
 )
 _LAYER_COLUMNS = (
     Column(key="layer", title="Layer", unit="count"),
@@ -31,8 +32,6 @@ _LAYER_COLUMNS = (
     Column(key="key_error", title="K lost", unit="percent"),
     Column(key="value_error", title="V lost", unit="percent"),
 )
-_WIDTH = 24
-_LEAST = 1e-3  # nats a token; what adds less has no bar
 
 
 def sweep_report(sweep: Sweep) -> Report:
@@ -41,8 +40,9 @@ def sweep_report(sweep: Sweep) -> Report:
         title=f"What a smaller cache costs {sweep.source}",
         facts=tuple(_facts(sweep)),
         tables=(_table(sweep), *_layer_tables(sweep)),
-        notes=tuple(_notes(sweep)),
+        notes=(*_notes(sweep), *sweep.warnings),
         document=_document(sweep),
+        records=_records(sweep),
         charts=tuple(_charts(sweep)),
     )
 
@@ -56,16 +56,16 @@ def _facts(sweep: Sweep) -> Iterator[Fact]:
             key="verdict",
             title="Smallest cache within the budget",
             value=_name(sweep.chosen) if sweep.chosen else "none: nothing was written",
-            note=f"loss may rise by {sweep.budget:g} nats a token",
+            note=f"loss added and KL divergence of at most {sweep.budget:g} nats a token",
             tone="good" if sweep.chosen else "bad",
         )
 
 
 def _frontier(sweep: Sweep) -> str:
-    """What each trial on it costs, the largest cache first."""
+    """How far each trial on it diverges, the largest cache first."""
     ordered = sorted(frontier(sweep.trials), key=lambda one: one.cache_bytes, reverse=True)
     return "; ".join(
-        f"{_share(one, sweep):.3g} % of the cache {one.delta_loss:+.3f} nats ({_name(one)})"
+        f"{_share(one, sweep):.3g} % of the cache KL {one.kl_divergence:.4f} ({_name(one)})"
         for one in ordered
     )
 
@@ -78,13 +78,41 @@ def _name(one: Measured) -> str:
 
 def _table(sweep: Sweep) -> Table:
     best = frontier(sweep.trials)
-    rows = tuple(_row(one, sweep, best) for one in (sweep.original, *sweep.trials))
-    columns: tuple[Column, ...] = _COLUMNS
-    skipped = _COLUMNS.index(_LATENT)
-    if not any(one.latent for one in sweep.trials):
-        columns = (*columns[:skipped], *columns[skipped + 1 :])
-        rows = tuple((*row[:skipped], *row[skipped + 1 :]) for row in rows)
-    return Table(key="trials", title="Trials", columns=columns, rows=rows)
+    return Table(
+        key="trials",
+        title="Trials",
+        columns=_COLUMNS,
+        rows=tuple((_kept(one), *_measured(one, sweep, best)) for one in _all(sweep)),
+    )
+
+
+def _records(sweep: Sweep) -> Table:
+    """The same, with what was asked for in columns of its own."""
+    best = frontier(sweep.trials)
+    return Table(
+        key="trials",
+        title="Trials",
+        columns=_RECORDS,
+        rows=tuple(
+            (
+                one.num_key_value_heads,
+                None if one.latent is None else one.latent.text,
+                *_measured(one, sweep, best),
+            )
+            for one in _all(sweep)
+        ),
+    )
+
+
+def _all(sweep: Sweep) -> tuple[Measured, ...]:
+    return sweep.original, *sweep.trials
+
+
+def _kept(one: Measured) -> str:
+    if one.latent is not None:
+        return one.latent.text.replace(":", " ")
+    count = one.num_key_value_heads
+    return f"{count} head" if count == 1 else f"{count} heads"
 
 
 def _layer_tables(sweep: Sweep) -> Iterator[Table]:
@@ -108,7 +136,8 @@ def _layer_tables(sweep: Sweep) -> Iterator[Table]:
 def _notes(sweep: Sweep) -> Iterator[str]:
     yield (
         f"Cache of one sequence after {sweep.original.cache_tokens:,} tokens. Losses are in nats a"
-        " token; KL is original || result. Frontier: none with as small a cache adds less."
+        " token; KL is original || result, and Top-1 the share of tokens that both rank first."
+        " Frontier: none with as small a cache has a smaller KL divergence."
     )
     yield from _reading(sweep)
     if sweep.layers:
@@ -134,19 +163,17 @@ def _reading(sweep: Sweep) -> Iterator[str]:
         yield f"By {tokens}: {', '.join(fitted)}."
 
 
-def _row(one: Measured, sweep: Sweep, best: list[Measured]) -> tuple[object, ...]:
+def _measured(one: Measured, sweep: Sweep, best: list[Measured]) -> tuple[object, ...]:
+    """The values of `_MEASURED`."""
     return (
-        one.num_key_value_heads,
-        None if one.latent is None else one.latent.text,
         "original" if one.trial is None else one.trial.method,
         one.cache_bytes,
         _share(one, sweep),
-        one.loss,
-        f"{one.delta_loss:+.4f}",
         one.kl_divergence,
         100 * one.top1_agreement,
+        one.loss,
+        f"{one.delta_loss:+.4f}",
         "*" if one in best else "",
-        _bar(one, sweep),
     )
 
 
@@ -155,36 +182,40 @@ def _share(one: Measured, sweep: Sweep) -> float:
     return 100 * one.cache_bytes / whole if whole else 0.0
 
 
-def _bar(one: Measured, sweep: Sweep) -> str:
-    """As long as the logarithm of the loss that was added, up to the worst of the sweep."""
-    worst = max(trial.delta_loss for trial in sweep.trials)
-    if one.delta_loss <= _LEAST or worst <= _LEAST:
-        return ""
-    part = log10(one.delta_loss / _LEAST) / log10(worst / _LEAST)
-    return "#" * max(1, round(_WIDTH * part))
-
-
 def _charts(sweep: Sweep) -> Iterator[Chart]:
-    names = dict.fromkeys(map(_series, sweep.trials))
-    by_share = sorted(sweep.trials, key=lambda one: one.cache_bytes)
-    places = tuple(dict.fromkeys(_share(one, sweep) for one in by_share))
+    """What is lost against the bytes of a token; marks are around the same trials in each."""
+    whole = _token_bytes(sweep.original)
+    by_size = sorted(sweep.trials, key=_token_bytes)
+    places = tuple(dict.fromkeys(map(_token_bytes, by_size)))
     for key, title, scale in (
+        ("kl_divergence", "KL divergence, nats a token", 1),
         ("delta_loss", "Loss added, nats a token", 1),
         ("top1_agreement", "Top-1 agreement, %", 100),
     ):
-        found = {(_series(t), _share(t, sweep)): scale * getattr(t, key) for t in by_share}
+        lines: dict[str, dict[float, float]] = {name: {} for name in map(_series, sweep.trials)}
+        marks = {_token_bytes(one): scale * getattr(one, key) for one in frontier(by_size)}
+        for one in by_size:
+            lines[_series(one)][_token_bytes(one)] = scale * getattr(one, key)
         yield Chart(
             key=key,
             title=title,
             kind="line",
-            x_title="cache, % of the original",
+            x_title=f"cache, bytes a token (the original: {whole:,.0f})",
             y_title=title,
             places=places,
-            series=tuple(
-                Series(name=name, values=tuple(found.get((name, place)) for place in places))
-                for name in names
+            series=(
+                *(Series(name=name, values=_at(places, line)) for name, line in lines.items()),
+                Series(name="frontier", values=_at(places, marks), is_mark=True),
             ),
         )
+
+
+def _at(places: tuple[float, ...], line: dict[float, float]) -> tuple[float | None, ...]:
+    return tuple(line.get(place) for place in places)
+
+
+def _token_bytes(one: Measured) -> float:
+    return one.cache_bytes / one.cache_tokens
 
 
 def _series(one: Measured) -> str:
@@ -207,4 +238,5 @@ def _document(sweep: Sweep) -> dict[str, object]:
         "layers": [layer.document() for layer in sweep.layers],
         "max_delta_loss": sweep.budget,
         "chosen": sweep.chosen.document() if sweep.chosen else None,
+        "warnings": list(sweep.warnings),
     }

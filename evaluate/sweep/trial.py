@@ -52,6 +52,12 @@ class Measured:
     cache_tokens: int
 
     @property
+    def cost(self) -> float:
+        """What a budget of loss is held against: a damaged model may have the lower loss on a text
+        that does not suit it, and never the smaller divergence."""
+        return max(self.delta_loss, self.kl_divergence)
+
+    @property
     def latent(self) -> SweptLatent | None:
         """What is kept in place of K/V heads."""
         return None if self.trial is None else self.trial.latent
@@ -78,6 +84,12 @@ def parse_sizes(text: str) -> tuple[tuple[int, ...], tuple[SweptLatent, ...]]:
     items = [item.strip() for item in text.split(",")]
     latents = [_latent(item) for item in dict.fromkeys(items) if ":" in item]
     heads = [item for item in items if ":" not in item]
+    for item in heads:
+        if "/" in item:
+            raise HeadcountError(
+                f"{item!r}: a share is the size of a latent: write latent:{item} or mla:{item} in"
+                " --sweep, or a number of K/V heads"
+            )
     return parse_counts(",".join(heads)) if heads else (), tuple(latents)
 
 
@@ -111,17 +123,18 @@ def parse_methods(text: str, known: Sequence[str]) -> tuple[str, ...]:
 
 
 def frontier(measured: Sequence[Measured]) -> list[Measured]:
-    """Those that no other beats: none has a cache as small and adds as little, and less of one."""
+    """Those that no other beats: none has a cache as small and diverges as little, and less of
+    one."""
     return [one for one in measured if not any(_beats(other, one) for other in measured)]
 
 
 def _beats(other: Measured, one: Measured) -> bool:
-    theirs, own = ((m.cache_bytes, m.delta_loss) for m in (other, one))
+    theirs, own = ((m.cache_bytes, m.kl_divergence) for m in (other, one))
     return theirs != own and theirs[0] <= own[0] and theirs[1] <= own[1]
 
 
 def smallest_within(measured: Iterable[Measured], budget: float) -> Measured | None:
-    """The one with the smallest cache whose loss rises by at most `budget`; of several with that
-    cache the one with the least loss. None: no trial is within it."""
-    within = (one for one in measured if one.trial is not None and one.delta_loss <= budget)
-    return min(within, key=lambda one: (one.cache_bytes, one.delta_loss), default=None)
+    """The one with the smallest cache whose `cost` is at most `budget`; of several with that cache
+    the one that diverges least. None: no trial is within it."""
+    within = (one for one in measured if one.trial is not None and one.cost <= budget)
+    return min(within, key=lambda one: (one.cache_bytes, one.kl_divergence), default=None)

@@ -192,7 +192,10 @@ _TRIAL = obj(
         **fields(maybe(NUMBER), "loss", "delta_loss", "kl_divergence", "top1_agreement"),
         **fields(maybe(COUNT), "cache_bytes", "cache_tokens"),
     },
-    {"pruned_heads": ANY, "frontier": FLAG},
+    {
+        "pruned_heads": ANY,
+        "frontier": said(FLAG, "none with as small a cache has a smaller KL divergence"),
+    },
 )
 _FAMILIES = obj(
     {
@@ -225,8 +228,11 @@ _SWEEP = obj(
         "layers": many(
             obj({"index": COUNT, "delta_loss": maybe(NUMBER), "relative_error": _ERRORS})
         ),
-        "max_delta_loss": maybe(NUMBER),
+        "max_delta_loss": maybe(
+            said(NUMBER, "what loss added and KL divergence of `chosen` are at most")
+        ),
         "chosen": maybe(_TRIAL),
+        "warnings": many(TEXT),
     }
 )
 _SCORE = obj(

@@ -85,6 +85,28 @@ def test_what_is_said_on_stderr_is_no_wider_than_the_terminal(
 
 
 @pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        (("audit", "gpt2"), "Findings: 1 note"),
+        (("plan", "gpt2", "--device", "t4"), "Verdict: fits"),
+        (("plan", "gpt2", "qwen3-8b", "--device", "t4"), "Qwen/Qwen3-8B: does not fit"),
+        (("diff", "gpt2", "gpt2"), "nothing that is counted differs"),
+    ],
+)
+def test_an_answer_that_goes_to_a_file_is_told_in_the_terminal_too(
+    command: tuple[str, ...], answer: str, tmp_path: Path
+) -> None:
+    """In the words that stand last there without a file."""
+    file = tmp_path / "report.md"
+    shown, plain = (
+        " ".join(" ".join(screen(in_a_terminal(*command, *more))).split())
+        for more in (("-o", str(file)), ())
+    )
+    told = shown.partition("report.md: written ")[2]
+    assert answer in told and plain.endswith(told)
+
+
+@pytest.mark.parametrize(
     "command", ["models", "models --search llama", "families", "devices", "rules", "explain"]
 )
 def test_a_list_is_no_longer_than_the_screen(command: str) -> None:

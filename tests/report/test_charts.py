@@ -77,8 +77,33 @@ def test_without_the_extra_who_makes_a_page_is_told_and_not_who_reads_it(
     done = CliRunner().invoke(main, ["plan", "gpt2", "--device", "t4", "--format", "html"])
     assert done.exit_code == 0 and "Memory" in done.stdout
     assert "<script" not in done.stdout and "charts]" not in done.stdout
-    assert "pip install '.[charts]'" in done.stderr
+    assert done.stderr.count("pip install '.[charts]'") == 1
     assert CliRunner().invoke(main, ["rules", "--format", "html"]).stderr == ""
+
+
+@pytest.mark.needs_convert
+def test_without_the_extra_it_is_said_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of what fails at its first step, too; and not where there are no charts to draw."""
+    monkeypatch.setattr("headcount.report.charts.is_available", lambda: False)
+    model, page = str(tmp_path), str(tmp_path.parent / "page.html")
+    evaluated = ("convert", model, str(tmp_path / "new"), "--kv-heads", "1", "--evaluate")
+    for command, told in (
+        (("evaluate", model), True),
+        (("evaluate", model, "--behaviour", "none"), False),
+        (evaluated, True),
+        ((*evaluated, "--behaviour", "none"), False),
+        (evaluated[:-1], False),
+        (("convert", model, "--sweep", "1"), True),
+        (("plan", model), True),
+        (("heads", model), False),
+    ):
+        done = CliRunner().invoke(main, (*command, "-o", page))
+        assert done.exit_code == 2, done.output
+        assert ("pip install '.[charts]'" in done.stderr) is told, command
+        first = done.stderr.splitlines()[0]
+        assert first.startswith("Without plotly") is told
 
 
 def test_only_known_scripts_may_run_and_no_name_breaks_out() -> None:

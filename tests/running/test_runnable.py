@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
+from headcount.cli import main
 from headcount.model.errors import HeadcountError
 from headcount.running.load import load_model, resolve_load_dtype
 from headcount.running.placement import Placement, resolve_device
@@ -156,3 +158,30 @@ def test_dtypes_and_devices_that_do_not_exist_are_refused() -> None:
     for name in ("gpu", "meta", "cuda:99"):
         with pytest.raises(HeadcountError, match="device"):
             resolve_device(name)
+
+
+def test_a_folder_of_gguf_alone_is_told_from_one_that_lacks_its_config(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "model.gguf").write_bytes(b"GGUF")
+    target = str(tmp_path / "new")
+    model = str(folder)
+    text = tmp_path / "text.txt"
+    text.write_text("a b c")
+    for command in (
+        ("evaluate", model),
+        ("evaluate", str(folder / "model.gguf")),
+        ("heads", model),
+        ("uptrain", model, "--teacher", model, "--text", str(text)),
+        ("convert", model, target, "--kv-heads", "1"),
+        ("convert", model, "--sweep", "1"),
+        ("convert", model, target, "--format", "gguf"),
+    ):
+        done = CliRunner().invoke(main, command)
+        assert done.exit_code == 2 and "GGUF is for llama.cpp" in done.stderr, (
+            command,
+            done.output,
+        )
+    assert "out: holds model.gguf and no config.json" in done.stderr
+    (folder / "config.json").write_text("{}")
+    assert "GGUF" not in CliRunner().invoke(main, ("evaluate", model)).stderr

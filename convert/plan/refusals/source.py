@@ -9,6 +9,7 @@ from headcount.model.errors import HeadcountError, InvalidWeightsError
 from headcount.report.report import Finding
 from headcount.sources.adapter import Adapter, find_adapter
 from headcount.sources.checkpoint import ADAPTER_CONFIG
+from headcount.sources.path import refuse_gguf
 from headcount.sources.presence import is_there
 
 from ..errors import CannotConvertError
@@ -16,6 +17,7 @@ from ..errors import CannotConvertError
 
 def check_folder(folder: Path) -> None:
     """Raises HeadcountError unless there is a folder with a config."""
+    refuse_gguf(folder)
     if not folder.is_dir():
         raise HeadcountError(f"{folder}: not a folder; convert reads a folder with config.json")
     refuse_adapter(find_adapter(folder))

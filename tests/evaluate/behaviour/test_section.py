@@ -13,7 +13,7 @@ import torch
 from click.testing import CliRunner
 
 from headcount.cli import main
-from headcount.evaluate.evaluation import unigram_entropy
+from headcount.evaluate.text_warnings import unigram_entropy
 from planted_heads import CODES, plant
 
 pytestmark = pytest.mark.needs_convert

@@ -1,0 +1,63 @@
+"""What is wrong with the text that models are measured on: said by an evaluation and by a sweep."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from .evaluation_document import ModelScore
+from .evaluation_plan import EvaluationPlan
+
+_FEW = 128  # tokens: figures of fewer change with the next sentence
+_ENOUGH = 1000  # tokens: with fewer their frequencies say little
+_FAR_BETTER = 0.5  # nats a token
+
+
+def text_warnings(plan: EvaluationPlan, score: ModelScore) -> tuple[str, ...]:
+    """Of a text; `score` is the original's, or that of the model alone."""
+    return (
+        *few_tokens(plan.text.name, score.tokens),
+        *_unknown_tokens(plan),
+        *_poor_loss(plan, score),
+    )
+
+
+def few_tokens(name: str, tokens: int) -> tuple[str, ...]:
+    """Of `tokens` that were scored."""
+    if tokens >= _FEW:
+        return ()
+    return (
+        f"{name}: only {tokens:,} {'token was' if tokens == 1 else 'tokens were'} scored, and"
+        f" figures of fewer than {_FEW} tell little: take a longer text, or a larger --max-tokens",
+    )
+
+
+def _unknown_tokens(plan: EvaluationPlan) -> tuple[str, ...]:
+    unknown = plan.tokens.unknown
+    if not unknown:
+        return ()
+    return (
+        f"{plan.text.name}: {unknown:,} of {len(plan.tokens.ids):,} tokens are unknown to the"
+        " tokenizer; the loss does not cover what they stand for",
+    )
+
+
+def _poor_loss(plan: EvaluationPlan, score: ModelScore) -> tuple[str, ...]:
+    """A model that was made for such a text is far better than one that knows how often each token
+    comes and nothing else."""
+    if score.tokens < _ENOUGH or score.loss < unigram_entropy(plan.tokens.ids) - _FAR_BETTER:
+        return ()
+    return (
+        f"{score.id}: a loss of {score.loss:.2f} nats a token is hardly better than"
+        f" {unigram_entropy(plan.tokens.ids):.2f}, which the frequencies of the tokens alone give:"
+        f" {plan.text.name} does not suit the model, and changes of the loss say little; go by the"
+        " KL divergence, or give another --text (--documents, if it is many short ones)",
+    )
+
+
+def unigram_entropy(ids: Sequence[int]) -> float:
+    """Of the frequencies of `ids`, in nats a token, with what Miller and Madow (1955) add for a
+    sample: (different tokens - 1) / (2 * tokens)."""
+    counts = Counter(ids)
+    total = len(ids)
+    entropy = -sum(count / total * math.log(count / total) for count in counts.values())
+    return entropy + (len(counts) - 1) / (2 * total)
