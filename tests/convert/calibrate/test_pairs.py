@@ -108,7 +108,7 @@ def test_layers_give_what_the_whole_model_gives(model: Path, pairs: tuple[Path, 
     cut, source = _cut(model, pairs[0]), read_source(model)
     whole = load_whole_model(model)
     with _reader(model) as reader:
-        memory = pair_memory(source, reader, cut, budget=2**30)
+        memory = pair_memory(LayeredModel(source, reader, stack="encoder"), cut, budget=2**30)
         layered = LayeredModel(source, reader, stack="decoder")
         longest = max(ids.shape[1] for ids in cut.given)
         rows = RaggedRows(new_rows(len(cut.given), torch.empty(longest, 32), held=1))
