@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from headcount.convert.plan.card_evaluation import HEAD, with_evaluation
 from headcount.convert.plan.existing import DIGEST, read_existing
 from headcount.convert.plan.model_card import CARD
 from headcount.convert.plan.side_files import RECORD
@@ -19,8 +20,6 @@ from headcount.report.markdown import plain
 
 from .behaviour.behaviour_report import behaviour_warnings
 from .evaluation_document import EvaluationReport
-
-_BEGIN, _END = "<!-- evaluation -->", "<!-- end of evaluation -->"
 
 
 def check_card(folder: Path) -> None:
@@ -39,7 +38,7 @@ def write_into_card(folder: Path, report: EvaluationReport) -> None:
     check_card(folder)
     existing = read_existing(folder)
     assert existing is not None
-    card = _with_section((folder / CARD).read_text(encoding="utf-8"), report).encode()
+    card = with_evaluation((folder / CARD).read_text(encoding="utf-8"), _section(report)).encode()
     entry = {"bytes": len(card), DIGEST: digest_of_bytes(card)}
     record = {**existing.record, "manifest": {**existing.manifest, CARD: entry}}
     contents = {CARD: card, RECORD: json_bytes(record)}
@@ -53,21 +52,13 @@ def write_into_card(folder: Path, report: EvaluationReport) -> None:
         sync_folder(folder)
 
 
-def _with_section(card: str, report: EvaluationReport) -> str:
-    before, _, after = card.partition(_BEGIN)
-    kept = before.rstrip() + after.partition(_END)[2].rstrip()
-    return "\n".join((kept, "", _BEGIN, *_section(report), _END, ""))
-
-
 def _section(report: EvaluationReport) -> Iterator[str]:
     settings = report.settings
-    yield "## Evaluation"
-    yield ""
     text = f"{plain(Path(settings.text).name)} (SHA-256 {settings.text_sha256[:16]})"
     windows = f"{report.model.tokens:,} tokens in windows of {settings.window:,}"
     yield f"On {text}, {windows}, {report.model.dtype}:"
     yield ""
-    yield "| | this model | the original |"
+    yield f"{HEAD} the original |"
     yield "|---|---|---|"
     for title, own, other in _rows(report):
         yield f"| {title} | {own} | {other} |"

@@ -16,6 +16,7 @@ from headcount.convert.homes.modeling_files import modeling_files
 from headcount.convert.plan.document import SCHEMA_VERSION
 from headcount.convert.plan.errors import SelfCheckError
 from headcount.convert.plan.existing import DIGEST, Existing
+from headcount.convert.plan.model_card import CARD
 from headcount.convert.plan.side_files import RECORD, sort_side_files
 from headcount.convert.plan.source import CONFIG
 from headcount.convert.stream.hashing import digest_of
@@ -29,6 +30,7 @@ from headcount.sources.identity import check_identity
 from headcount.sources.json_file import read_json_file
 
 from .uptrain_plan import UptrainPlan
+from .uptrained_card import uptrained_card
 
 
 def job_digest(plan: UptrainPlan) -> str:
@@ -56,10 +58,12 @@ def write_output(
     if "auto_map" in plan.source.config:  # of ours, or the student had not been loaded
         for path in modeling_files(plan.source.model_type):
             shutil.copyfile(path, folder / path.name)
+    conversion = _conversion(plan)
+    _tell(folder / CARD, conversion, uptraining)
     write_bytes(folder / CONFIG, plan.source.config_file.start)
     for state_of in plan.states:
         state_of.check()
-    record = _record(plan, folder, uptraining)
+    record = _record(plan, folder, conversion, uptraining)
     write_bytes(folder / RECORD, json_bytes(record))
     _check(plan, folder)
     return record
@@ -86,13 +90,31 @@ def _write_weights(
     shutil.rmtree(scratch)
 
 
-def _record(plan: UptrainPlan, folder: Path, uptraining: Mapping[str, Any]) -> dict[str, Any]:
-    """The conversion's own record with what was done since. No times, no paths."""
+def _conversion(plan: UptrainPlan) -> dict[str, Any]:
+    """The record of the conversion that wrote CONVERTED, empty where none did."""
+    if RECORD not in plan.source.standing:
+        return {}
     path = plan.student.folder / RECORD
-    old: dict[str, Any] = {}
-    if RECORD in plan.source.standing:
-        old, read = read_json_file(path, limits.RECORD_BYTES)
-        check_identity(path, plan.source.standing[RECORD], read.identity)
+    record, read = read_json_file(path, limits.RECORD_BYTES)
+    check_identity(path, plan.source.standing[RECORD], read.identity)
+    return record
+
+
+def _tell(card: Path, conversion: Mapping[str, Any], uptraining: Mapping[str, Any]) -> None:
+    """Adds to the model card, where CONVERTED has one, what was done since. It may be anybody's:
+    bytes that are no UTF-8 stay as they are."""
+    if not card.is_file():
+        return
+    text = card.read_bytes().decode(errors="surrogateescape")
+    card.unlink()
+    told = uptrained_card(text, conversion, uptraining)
+    write_bytes(card, told.encode(errors="surrogateescape"))
+
+
+def _record(
+    plan: UptrainPlan, folder: Path, old: Mapping[str, Any], uptraining: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The conversion's own record with what was done since. No times, no paths."""
     begun = {"schema_version": SCHEMA_VERSION, "tool": {"name": "headcount"}}
     kept = {key: value for key, value in {**begun, **old}.items() if key not in ("job", "manifest")}
     manifest = {
