@@ -63,8 +63,10 @@ def _section(report: EvaluationReport) -> Iterator[str]:
     for title, own, other in _rows(report):
         yield f"| {title} | {own} | {other} |"
     lost = () if report.behaviour is None else tuple(behaviour_warnings(report.behaviour))
-    if lost:
+    of_text = report.of_text_without_places  # which begin with a name
+    if of_text or lost:
         yield ""
+        yield from (f"- {plain(line)}." for line in of_text)
         yield from (f"- {line[0].upper()}{line[1:]}." for line in lost)
 
 
@@ -81,7 +83,7 @@ def _rows(report: EvaluationReport) -> Iterator[tuple[str, str, str]]:
         yield "Loss beyond the original's", f"{report.delta_loss:+.4f}", ""
     if comparison is not None:
         yield "KL divergence, nats a token", f"{comparison.kl_divergence:.4f}", ""
-        yield "Same first token", f"{comparison.top1_agreement:.1%}", ""
+        yield "Top-1 agreement", f"{comparison.top1_agreement:.1%}", ""
     if model.cache.measured is not None:
         before = None if against is None else against.cache.measured
         title = f"Cache of {model.cache.tokens:,} tokens, bytes"

@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 import transformers
@@ -153,7 +154,17 @@ def _report(
             *runs.warnings,
         ),
         of_text=of_text,
+        of_text_without_places=text_warnings(*_without_places(plan, summaries)),
     )
+
+
+def _without_places(
+    plan: EvaluationPlan, summaries: list[ModelScore]
+) -> tuple[EvaluationPlan, ModelScore]:
+    """What warnings of the text are made of, with names that say something everywhere."""
+    text = replace(plan.text, name=Path(plan.text.name).name)
+    name = "The original" if len(summaries) > 1 else "This model"
+    return replace(plan, text=text), replace(summaries[-1], id=name)
 
 
 def _summary(

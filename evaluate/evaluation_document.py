@@ -96,7 +96,8 @@ class Settings:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationReport:
     """What was measured; `warnings` are lines for stderr, and part of the document. `of_text` are
-    those of them that are about the text and not the model."""
+    those of them that are about the text and not the model, and without places of files they go
+    into a model card."""
 
     model: ModelScore
     against: ModelScore | None
@@ -107,6 +108,7 @@ class EvaluationReport:
     tasks: tuple[TaskResult, ...] = ()
     roles: AtlasComparison | None = None
     of_text: tuple[str, ...] = ()
+    of_text_without_places: tuple[str, ...] = ()
 
     @property
     def failure(self) -> str | None:

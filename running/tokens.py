@@ -13,12 +13,7 @@ from .boundary import third_party
 from .runnable import RunnableModel, refuse_tokenizer_code
 from .strict_presence import strict_presence
 from .text import Text
-
-# Without one of these, transformers makes up an empty tokenizer from the model_type.
-VOCABULARY_FILES = (
-    *("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model"),
-    *("sentencepiece.bpe.model", "tekken.json", "vocab.model", "sentencepiece.model"),
-)
+from .vocabulary_files import VOCABULARY_FILES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

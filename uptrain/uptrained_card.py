@@ -3,7 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headcount.convert.plan.card_evaluation import of_the_model_before
+from headcount.convert.plan.card_evaluation import (
+    not_evaluated,
+    of_the_model_before,
+    with_evaluation,
+)
 from headcount.model.version import __version__
 from headcount.report.markdown import plain
 
@@ -14,11 +18,14 @@ _TARGETS = {"as given": "", "said by the teacher": ", whose targets the teacher 
 
 
 def uptrained_card(card: str, conversion: Mapping[str, Any], uptraining: Mapping[str, Any]) -> str:
-    """`card` with how the model was trained since; an evaluation in it is said to be of the model
-    before. `conversion` is the record of CONVERTED, empty where it has none, and `uptraining` that
-    of the training, which alone is told: no names of files, so that one training gives one card."""
+    """`card` with how the model was trained since, and that it was not evaluated since; an earlier
+    evaluation in it is said to be of the model before. `conversion` is the record of CONVERTED,
+    empty where it has none, and `uptraining` that of the training, which alone is told: no names
+    of files, so that one training gives one card."""
     kept = of_the_model_before(card, _CHANGE).rstrip()
-    return "\n".join((kept, "", *_section(conversion, uptraining), ""))
+    told = "\n".join((kept, "", *_section(conversion, uptraining), ""))
+    has_encoder = "targets" in uptraining
+    return with_evaluation(told, not_evaluated(f" since the {_CHANGE}", pairs=has_encoder))
 
 
 def _section(conversion: Mapping[str, Any], uptraining: Mapping[str, Any]) -> Iterator[str]:

@@ -96,6 +96,12 @@ class GgufFile:
         """Bytes of the tensors as they lie in the file."""
         return sum(tensor.nbytes + padding(tensor.nbytes) for tensor in self.tensors)
 
+    @property
+    def vocabulary(self) -> str:
+        """What llama.cpp calls the kind of its tokenizer; `none`: it has none."""
+        found = (one.value for one in self.metadata if one.key == "tokenizer.ggml.model")
+        return str(next(found, "none"))
+
     def offsets(self) -> Iterator[int]:
         """Where each tensor begins, from the first one on."""
         position = 0

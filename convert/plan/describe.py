@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from headcount.model import limits
-from headcount.model.dtypes import CACHE_BITS
 from headcount.model.units import format_bytes, format_indices
 from headcount.report.report import shown
 
@@ -103,10 +102,8 @@ def mean_costs(plan: ConversionPlan) -> Iterator[str]:
 
 def cache_in_words(plan: ConversionPlan) -> str:
     """What a token takes in the layers that change, before and after."""
-    before = sum(layer.kept_before for layer in plan.layers)
-    after = sum(layer.kept_after for layer in plan.layers)
-    bits = CACHE_BITS[plan.cache_dtype]
-    changed = f"{before * bits // 8:,} B -> {after * bits // 8:,} B a token"
+    before, after = plan.cache_nbytes
+    changed = f"{before:,} B -> {after:,} B a token"
     return f"{changed} ({plan.cache_dtype}), {before / after:.4g} times smaller{_in_these(plan)}"
 
 

@@ -19,12 +19,14 @@ from headcount.sources.hub import is_repository
 from headcount.sources.json_file import open_bytes
 
 from ..gguf.gguf_file import NAME
-from .card_loading import loading
+from .card_evaluation import not_evaluated, not_evaluated_file, with_evaluation
+from .card_loading import loading, task
 from .plan import ConversionPlan
 from .side_files import RECORD, SideFile
 
 # What a source's card says that is as true of the result.
-_KEPT = ("license", "license_name", "license_link", "language", "pipeline_tag")
+_TASK = "pipeline_tag"
+_KEPT = ("license", "license_name", "license_link", "language", _TASK)
 _DIVIDER = b"\n---"
 CARD = "README.md"
 SOURCE_CARD = "README.source.md"
@@ -45,14 +47,16 @@ def model_card(plan: ConversionPlan, source_card: Path | None) -> str:
     one. No times and no paths, so that one plan gives one card. Raises HeadcountError."""
     base, _, revision = plan.source.name.partition("@")
     known = {} if source_card is None else _front_matter(source_card)
+    used_for = known.get(_TASK) or task(plan)
     data = ModelCardData(
         base_model=base if is_repository(base) else None,
         library_name="transformers" if plan.gguf is None else "gguf",
         tags=["headcount", *_tags(plan)],
-        **known,
+        **{**known, _TASK: used_for},
     )
     body = "\n".join(_body(plan, plain(base), revision, None if source_card is None else known))
-    return f"---\n{data.to_yaml()}\n---\n\n{body}\n"
+    card = f"---\n{data.to_yaml()}\n---\n\n{body}\n"
+    return with_evaluation(card, _not_evaluated(plan))
 
 
 def _body(
@@ -73,15 +77,17 @@ def _body(
         yield f"- Query heads: {said}, in {len(pruned)} of {plan.layer_count} layers."
     if plan.layers:
         yield f"- Method: {_method(plan)}."
-    yield f"- Kept as: {plain(plan.home)}."
-    if plan.gguf is not None:
+        yield f"- Cache of a token, in these layers: {_cache(plan)}."
+    if plan.gguf is None:
+        yield f"- Kept as: {plain(plan.home)}."
+    else:
         types = ", ".join(sorted({tensor.type for tensor in plan.gguf.tensors}))
         yield f"- File: `{NAME}`, architecture `{plan.gguf.architecture}` of llama.cpp, {types}."
     yield f"- Licence: {_licence(known)}."
     yield ""
     yield "## Loading"
     yield ""
-    yield from loading(plan.config, is_gguf=plan.gguf is not None)
+    yield from loading(plan)
     yield ""
     yield (
         f"`{RECORD}` beside this file says what became of every tensor and what was done since, and"
@@ -89,6 +95,12 @@ def _body(
     )
     if known is not None:
         yield f"`{SOURCE_CARD}` is the card of the model that this one was made from."
+
+
+def _not_evaluated(plan: ConversionPlan) -> Iterator[str]:
+    if plan.gguf is None:
+        return not_evaluated("", pairs=bool(plan.config.get("is_encoder_decoder")))
+    return not_evaluated_file(is_changed=bool(plan.layers))
 
 
 def _licence(known: Mapping[str, Any] | None) -> str:
@@ -125,8 +137,13 @@ def _kept(plan: ConversionPlan) -> str:
     return f"{'Key/value heads' if heads else 'Cached elements of a token'}: {said}"
 
 
+def _cache(plan: ConversionPlan) -> str:
+    before, after = plan.cache_nbytes
+    return f"{before:,} to {after:,} bytes ({plan.cache_dtype})"
+
+
 def _method(plan: ConversionPlan) -> str:
-    """As the record names its parts; not which file a calibration text was."""
+    """As the record names its parts; of a calibration text how much was read, and its digest."""
     request = plan.request
     said = [f"`{request.method}`", f"grouping `{request.grouping}`"]
     if request.latent is not None:
@@ -134,8 +151,24 @@ def _method(plan: ConversionPlan) -> str:
     said += ["temperature"] if request.temperature else []
     said += [f"refit of `{request.refit}`"] if request.refit != "none" else []
     said += [f"{request.reconstruct} steps a layer"] if request.reconstruct else []
-    said.append("calibrated on a text" if request.calibration else "from the weights alone")
-    return ", ".join(said)
+    return ", ".join((*said, *(_texts(plan) or ("from the weights alone",))))
+
+
+def _texts(plan: ConversionPlan) -> tuple[str, ...]:
+    """What was done by a text, and how much was read of it."""
+    rewriting, importance, budget = plan.rewriting, plan.importance, plan.budget
+    read = []
+    if rewriting is not None:
+        read.append(("calibrated", rewriting.tokens_read, rewriting.calibration_sha256))
+    if importance is not None:
+        read.append(("query heads chosen", importance.tokens, importance.sha256))
+    if budget is not None:
+        read.append(("sizes chosen", budget.tokens, budget.sha256))
+    return tuple(
+        f"{done} on a text ({tokens:,} tokens, SHA-256 {digest[:16]})"
+        for done, tokens, digest in read
+        if digest is not None
+    )
 
 
 def _front_matter(path: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headcount.model.dtypes import CACHE_BITS
 from headcount.report.report import Finding
 
 from ..budget.search_result import BudgetSearch
@@ -102,6 +103,13 @@ class ConversionPlan:
     budget: BudgetSearch | None = None
     card: str = ""
     gguf: GgufFile | None = None
+
+    @property
+    def cache_nbytes(self) -> tuple[int, int]:
+        """Bytes that the layers which change keep of a token, before and after."""
+        bits = CACHE_BITS[self.cache_dtype]
+        before = sum(layer.kept_before for layer in self.layers)
+        return before * bits // 8, sum(layer.kept_after for layer in self.layers) * bits // 8
 
     @property
     def steps(self) -> Iterator[Step]:

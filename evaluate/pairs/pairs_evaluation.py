@@ -1,6 +1,7 @@
 """Evaluating an encoder-decoder, alone or against the original that it was made from."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -111,7 +112,8 @@ def _report(
                 speed=None,
             )
         )
-    of_text = few_tokens(settings.text, summaries[-1].tokens)
+    tokens = summaries[-1].tokens
+    of_text = few_tokens(settings.text, tokens)
     return EvaluationReport(
         model=summaries[0],
         against=summaries[1] if summaries[1:] else None,
@@ -120,6 +122,7 @@ def _report(
         settings=settings,
         warnings=(*of_text, *warnings),
         of_text=of_text,
+        of_text_without_places=few_tokens(Path(settings.text).name, tokens),
     )
 
 

@@ -1,15 +1,19 @@
 """The model card of a conversion: how it is loaded, and what an evaluation found."""
 
+import hashlib
 import json
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from huggingface_hub import ModelCard
 
-from conversions import run, small_whisper
+from conversions import run
+from encoder_decoders import ENCODER_DECODERS
 from headcount.cli import main
 
 pytestmark = pytest.mark.needs_convert
@@ -31,28 +35,101 @@ def card(folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
+    ("name", "options", "task"),
     [
-        ("llama", {}),
-        ("gpt2", {}),
-        ("llama", {"latent": 8}),
-        ("whisper", {}),
+        ("llama", {"kv": 1}, "text-generation"),
+        ("gpt2", {"kv": 1}, "text-generation"),
+        ("llama", {"kv": {0: 1}}, "text-generation"),
+        ("llama", {"latent": 8}, "text-generation"),
+        ("llama", {"latent": 16, "home": "mla"}, "text-generation"),
+        ("t5", {"kv": 1}, None),
+        ("whisper", {"kv": 1}, "automatic-speech-recognition"),
     ],
 )
-def test_its_lines_load_the_model(
-    save_model: SaveModel, tmp_path: Path, name: str, options: dict[str, int]
+def test_its_lines_load_the_model_and_let_it_speak(
+    save_model: SaveModel,
+    tmp_path: Path,
+    tokenizer: Any,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    options: dict[str, Any],
+    task: str | None,
 ) -> None:
     target = tmp_path / "out"
-    if name == "whisper":
-        small_whisper(4).save_pretrained(tmp_path / name)
-    source = tmp_path / name if name == "whisper" else save_model(name)
-    run(source, target, None if options else 1, **options)
-    (lines,) = re.findall(r"```python\n(.*?)```", card(target), flags=re.S)
-    found: dict[str, object] = {}
-    exec(lines.replace("FOLDER", str(target)), found)
+    if name in ENCODER_DECODERS:
+        ENCODER_DECODERS[name](len(tokenizer)).save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+    source = tmp_path / name if name in ENCODER_DECODERS else save_model(name)
+    run(source, target, **{"kv": None, **options})
+    lines, found = loading_of(target)
     saved = json.loads((target / "config.json").read_text())["architectures"][0]
     assert type(found["model"]).__name__ == saved
-    assert ("trust_remote_code" in lines) == ("auto_map" in (target / "config.json").read_text())
+    loads = 2 if "AutoTokenizer" in lines else 1
+    own = loads if "auto_map" in (target / "config.json").read_text() else 0
+    assert lines.count("trust_remote_code=True") == own
+    assert ModelCard.load(target / "README.md").data.to_dict().get("pipeline_tag") == task
+    if name == "whisper":
+        assert "generate" not in lines  # which hears
+        return
+    said = found["tokenizer"].decode(found["output"][0], skip_special_tokens=True)
+    assert capsys.readouterr().out == f"{said}\n"
+    if name != "t5":
+        assert said.startswith(found["tokenizer"].decode(found["text"].input_ids[0]))
+
+
+def loading_of(folder: Path) -> tuple[str, dict[str, Any]]:
+    """The lines of a card that load its model, and what they have left."""
+    (lines,) = re.findall(r"```python\n(.*?)```", card(folder), flags=re.S)
+    found: dict[str, Any] = {}
+    exec(lines.replace("FOLDER", str(folder)), found)
+    return lines, found
+
+
+def test_without_a_tokenizer_the_model_alone_is_loaded(
+    save_model: SaveModel, tmp_path: Path
+) -> None:
+    target = tmp_path / "out"
+    run(save_model("llama", tokens="none"), target, 1)
+    lines, found = loading_of(target)
+    assert type(found["model"]).__name__ == "LlamaForCausalLM" and "okenizer" not in lines
+    assert "There is no tokenizer beside it." in card(target)
+    assert "pipeline_tag" not in card(target)  # it may say anything
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"kv": 1}, ()),
+        ({"kv": 1, "method": "merge", "calibration_tokens": 64}, ("calibrated",)),
+        ({"latent": 16, "calibration_tokens": 64}, ("calibrated",)),
+        ({"pruned_heads": Fraction(1, 2), "calibration_tokens": 64}, ("query heads chosen",)),
+    ],
+)
+def test_it_says_how_much_of_which_text_was_read(
+    save_model: SaveModel,
+    text_file: Path,
+    tmp_path: Path,
+    options: dict[str, Any],
+    said: tuple[str, ...],
+) -> None:
+    text = {"calibration": str(text_file)} if said else {}
+    run(save_model("llama"), tmp_path / "out", **{"kv": None, **options, **text})
+    digest = hashlib.sha256(text_file.read_bytes()).hexdigest()[:16]
+    method = re.findall(r"^- Method: (.*)\.$", card(tmp_path / "out"), flags=re.M)[0]
+    read = [f"{what} on a text (64 tokens, SHA-256 {digest})" for what in said]
+    assert method.endswith(", ".join(read) or "from the weights alone")
+    assert method.count("on a text") == len(said)
+
+
+@pytest.mark.parametrize(("options", "after"), [({"kv": 1}, 64), ({"latent": 24}, 96)])
+def test_it_says_bytes_of_a_token_with_their_type(
+    save_model: SaveModel, tmp_path: Path, options: dict[str, int], after: int
+) -> None:
+    report = run(save_model("llama"), tmp_path / "out", **{"kv": None, **options})
+    layers, first = len(report.plan.layers), report.plan.layers[0]
+    before = 4 * 2 * first.before * first.head_dim
+    line = f"{before * layers:,} to {after * layers:,} bytes (float32)."
+    assert f"- Cache of a token, in these layers: {line}" in card(tmp_path / "out")
 
 
 def test_convert_writes_what_its_evaluation_found(save_model: SaveModel, tmp_path: Path) -> None:
@@ -88,8 +165,41 @@ def test_a_later_evaluation_takes_the_place_of_an_earlier_one(
         result = invoked(*words, "--card", *more)
         assert result.exit_code == 0, result.stderr
     assert card(target).count("## Evaluation") == 1
-    assert card(target).startswith(before.rstrip())
+    said, _, none = before.partition("<!-- evaluation -->")
+    assert "Not evaluated." in none and "Not evaluated" not in card(target)
+    assert card(target).startswith(said.rstrip())
     assert "own" in card(target).split("## Evaluation")[1]
+
+
+def test_the_command_on_a_card_evaluates_the_model(save_model: SaveModel, tmp_path: Path) -> None:
+    source, target, text = save_model("llama"), tmp_path / "out", tmp_path / "text.txt"
+    text.write_text("five words of a text, " * 50)
+    run(source, target, 1)
+    (line,) = re.findall(r"```sh\n(headcount .*)\n```", card(target))
+    places = {"FOLDER": str(target), "ORIGINAL": str(source), "TEXT": str(text)}
+    words = [places.get(word, word) for word in line.split()[1:]]
+    assert invoked(*words).exit_code == 0
+    assert "| | this model | the original |" in card(target)
+    assert figures(target)["Top-1 agreement"][0].endswith("%")
+
+
+def test_a_warning_of_the_text_goes_into_the_card(save_model: SaveModel, tmp_path: Path) -> None:
+    """And names neither folders nor places of files."""
+    source, target, text = save_model("llama"), tmp_path / "out", tmp_path / "text.txt"
+    text.write_text("five words of a text, " * 600)
+    run(source, target, 1)
+    words = ("evaluate", str(target), "--card", "--text", str(text))
+    for more, name in ((("--against", str(source)), "original"), ((), "model")):
+        done = CliRunner().invoke(main, [*words, *SHORT[2:], *more])
+        assert done.exit_code == 0, done.stderr
+        assert f"{text} does not suit the model" in done.stderr
+        (line,) = re.findall(r"^- (.* does not suit the model, .*)$", card(target), flags=re.M)
+        who = {"original": "The original", "model": "This model"}[name]
+        assert line.startswith(f"{who}: a loss of ") and "text.txt does not suit" in line
+        assert str(tmp_path) not in card(target)
+    few = CliRunner().invoke(main, [*words, *SHORT])
+    assert "only 64 tokens were scored" in few.stderr
+    assert "- text.txt: only 64 tokens were scored" in card(target)
 
 
 def test_a_card_that_is_not_ours_is_left_alone(save_model: SaveModel, tmp_path: Path) -> None:

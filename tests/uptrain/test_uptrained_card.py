@@ -47,7 +47,9 @@ def test_it_says_how_the_model_was_trained_as_the_record_has_it(
 ) -> None:
     found = document(uptrain(pair))
     before, _, told = card(tmp_path / "out").partition("## Uptraining")
-    assert before.rstrip() == card(pair.converted).rstrip()
+    assert before.rstrip() == card(pair.converted).partition("<!-- evaluation -->")[0].rstrip()
+    assert "Not evaluated." in card(pair.converted) and "Not evaluated" not in before
+    assert "Not evaluated since the uptraining." in told
     assert (
         "12 steps of 4 rows of 32 tokens, 1,536 tokens in all, at a learning rate of 0.003" in told
     )
@@ -79,6 +81,7 @@ def test_an_evaluation_is_said_to_be_of_the_model_before(
     assert figures(earlier) == {**old, "": ["before uptraining", "the original"]}
     assert "## Evaluation before uptraining" in earlier
     assert "this model |" not in card(out)
+    assert "Not evaluated since the uptraining." in card(out)
 
     measure(pair, out)
     earlier, _, later = card(out).partition("## Uptraining")
@@ -88,12 +91,14 @@ def test_an_evaluation_is_said_to_be_of_the_model_before(
     assert own["KL divergence, nats a token"] != old["KL divergence, nats a token"]
     measure(pair, out)
     assert card(out).count("## Evaluation\n") == 1
+    assert "Not evaluated" not in card(out)
 
 
 def test_training_on_tells_of_both(uptrain: Uptrain, pair: Pair, tmp_path: Path) -> None:
     first = document(uptrain(pair, target="once"))
     second = document(uptrain(Pair(pair.original, tmp_path / "once"), target="twice"))
     _, once, twice = card(tmp_path / "twice").split("## Uptraining")
+    assert card(tmp_path / "twice").count("Not evaluated") == 1
     for told, found in ((once, first), (twice, second)):
         kl = [f"{found[when]['kl_divergence']:.4f}" for when in ("before", "after")]
         assert figures(told)["KL divergence, nats a token"] == [*kl, ""]
@@ -141,6 +146,7 @@ def test_pairs_are_called_pairs() -> None:
     files = [{"sha256": "1" * 64}, {"sha256": "2" * 64}]
     pairs = recorded(pairs=files, targets="as given", sha256="3" * 64)
     told = uptrained_card("# x\n", {}, pairs)
+    assert "--pairs PAIRS --card" in told
     assert f"- Pairs: SHA-256 {'1' * 16}, {'2' * 16}.\n" in told
     assert "8 pairs of at most 64 tokens" in told and "in 2 pairs that" in told
     said = recorded(texts=files, targets="said by the teacher", sha256="3" * 64)

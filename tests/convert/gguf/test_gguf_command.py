@@ -147,6 +147,26 @@ def test_the_record_holds(llama: Path, tmp_path: Path) -> None:
     assert run("--verify", out, llama).exit_code == 1
 
 
+@pytest.mark.parametrize("has_tokenizer", [True, False])
+def test_its_card_is_about_llama_cpp(llama: Path, tmp_path: Path, has_tokenizer: bool) -> None:
+    """And names no class of transformers, which reads no such file."""
+    source = shutil.copytree(llama, tmp_path / "source")
+    for path in () if has_tokenizer else source.glob("tokenizer*"):
+        path.unlink()
+    assert run(source, tmp_path / "out", "--kv-heads", 2, "--format", "gguf").exit_code == 0
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "architecture `llama` of llama.cpp" in card and "Kept as" not in card
+    assert ("llama-server -m FOLDER/model.gguf" in card) == has_tokenizer
+    assert ("has no vocabulary" in card) != has_tokenizer
+    assert ("pipeline_tag: text-generation" in card) == has_tokenizer
+    assert "Not evaluated" in card and "without `--format gguf`" in card
+
+    assert run(source, tmp_path / "same", "--format", "gguf").exit_code == 0
+    same = (tmp_path / "same" / "README.md").read_text()
+    # Without it there would be nothing to convert.
+    assert "Not evaluated" in same and "without `--format gguf`" not in same
+
+
 def test_the_same_bytes_with_any_number_of_workers(llama: Path, tmp_path: Path) -> None:
     files = [
         converted(llama, tmp_path / str(workers), workers=workers, num_key_value_heads=2)

@@ -61,7 +61,7 @@ def test_the_card_says_what_was_made_of_what(source: Path, tmp_path: Path) -> No
     made = ModelCard.load(tmp_path / "out" / "README.md")
     assert made.data.to_dict() == {
         **{"base_model": "org/some_model", "library_name": "transformers"},
-        **{"license": "apache-2.0", "language": ["en"]},
+        **{"license": "apache-2.0", "language": ["en"], "pipeline_tag": "text-generation"},
         "tags": ["headcount", "grouped-query-attention"],
     }
     assert "# org/some_model with fewer key/value heads" in made.text
