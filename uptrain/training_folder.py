@@ -51,6 +51,7 @@ class TrainingFolder:
         self.target = real_place(target)
         self.path = self.target.with_name(f".{self.target.name}.uptraining")
         self.is_done = False  # the model has its final name
+        self.reached = 0  # the step of the last checkpoint; 0: there is none
 
     @property
     def model(self) -> Path:
@@ -81,6 +82,7 @@ class TrainingFolder:
         self._sweep()
         last = self._last()
         progress = Progress() if last is None else _read_progress(last)
+        self.reached = progress.step
         if progress.step:
             print(f"resuming {self.target}: from step {progress.step:,}", file=sys.stderr)
         return progress
@@ -133,7 +135,9 @@ class TrainingFolder:
         new = self.new_checkpoint(progress.step)
         write_bytes(new / _PROGRESS, json_bytes(asdict(progress)))
         sync_tree(new)
-        new.rename(self.checkpoint(progress.step))
+        with held_signals():  # which say what was reached
+            new.rename(self.checkpoint(progress.step))
+            self.reached = progress.step
         sync_folder(self.path)
         self._sweep()
 

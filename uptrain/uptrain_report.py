@@ -10,6 +10,8 @@ from .uptrain_plan import UptrainPlan
 from .uptraining import UptrainReport
 
 SCHEMA_VERSION = 1
+# Said of more than all of a gap. A KL divergence is never below 0: it is always that of the loss.
+_BELOW = "the model's loss on this text is below the teacher's; go by the KL divergence"
 _ROWS_OF_TEXT = "rows from the ends of the texts"
 _SCORES = (
     Column(key="model", title="Model"),
@@ -101,8 +103,7 @@ def _facts(report: UptrainReport) -> Iterator[Fact]:
     yield Fact(
         key="tokens",
         title="Trained on",
-        value=tokens,
-        unit="tokens",
+        value=f"{tokens:,} tokens",
         note=_trained_on(plan),
     )
     if report.seconds is not None:
@@ -117,7 +118,13 @@ def _facts(report: UptrainReport) -> Iterator[Fact]:
     shares = document(report)["gap_closed"]
     for key, title in (("loss", "Gap in loss closed"), ("kl_divergence", "KL divergence closed")):
         if shares[key] is not None:
-            yield Fact(key=f"closed_{key}", title=title, value=100 * shares[key], unit="percent")
+            yield Fact(
+                key=f"closed_{key}",
+                title=title,
+                value=100 * shares[key],
+                unit="percent",
+                note=_BELOW if shares[key] > 1 else "",
+            )
 
 
 def _trained_on(plan: UptrainPlan) -> str:

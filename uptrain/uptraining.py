@@ -133,15 +133,23 @@ def _healed(plan: UptrainPlan, computing: Computing) -> UptrainReport | None:
         record = team.from_main(lambda: _write(made, work))
     except SIGNALLED:
         if team.is_main:
-            print(_what_holds(work), file=sys.stderr)
+            print(_what_holds(work, plan.request.steps), file=sys.stderr)
         raise
     return _report(plan, computing, record, progress.seconds) if team.is_main else None
 
 
-def _what_holds(work: TrainingFolder) -> str:
+def _what_holds(work: TrainingFolder, steps: int) -> str:
     if work.is_done:
         return f"{work.target}: {COMPLETE}"
-    return f"{work.path}: holds what was reached; the same command goes on"
+    if not work.reached:
+        return (
+            f"{work.path}: holds no checkpoint yet, so that the same command begins with the first"
+            " step; --checkpoint-every says how often one is written"
+        )
+    return (
+        f"{work.path}: holds a checkpoint of step {work.reached:,} of {steps:,}; the same command"
+        " goes on from there"
+    )
 
 
 def _done(plan: UptrainPlan, work: TrainingFolder) -> dict[str, Any] | None:

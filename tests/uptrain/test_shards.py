@@ -109,7 +109,7 @@ def latent_pair(folder: Path) -> Pair:
     [
         (1, "os._exit(9)", "a process of this launch is gone"),
         (1, "self._gradients = lambda number: 1 / 0", "process 1: ZeroDivisionError"),
-        (0, "raise KeyboardInterrupt", "the same command goes on"),
+        (0, "raise KeyboardInterrupt", "step 8 of 12; the same command goes on from there"),
     ],
 )
 def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(

@@ -3,9 +3,11 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +160,71 @@ def test_the_record_tells_conversion_and_uptraining(
 
 
 CHECKPOINTS = ("--checkpoint-every", "2")
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 5, 11])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_answered_with_the_step_that_the_same_command_goes_on_from(
+    uptrain: Uptrain,
+    pair: Pair,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: int,
+    number: signal.Signals,
+) -> None:
+    """Phases meet at step 3; checkpoints are at 2, 3, 4, 6, 8 and 10."""
+    from headcount.uptrain.learner import Learner
+
+    step = Learner.step
+
+    def stopped(self: Any, number_of_step: int) -> float:
+        if number_of_step == at:
+            os.kill(os.getpid(), number)
+        return step(self, number_of_step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "step", stopped)
+        result = uptrain(pair, *CHECKPOINTS)
+    assert result.exit_code == 128 + number
+    last = {0: 0, 1: 0, 2: 2, 5: 4, 11: 10}[at]
+    work = tmp_path / ".out.uptraining"
+    if last:
+        goes_on = f"{work}: holds a checkpoint of step {last} of 12; the same command goes on"
+        assert goes_on in result.stderr
+    else:
+        assert f"{work}: holds no checkpoint yet, so that the same command begins" in result.stderr
+    again = uptrain(pair, *CHECKPOINTS)
+    assert again.exit_code == 0
+    assert (f"from step {last}\n" in again.stderr) == bool(last)
+
+
+def test_the_head_of_the_report_has_its_units(
+    uptrain: Uptrain, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headcount.uptrain import uptraining
+    from headcount.uptrain.scores import Scores
+
+    said = uptrain(pair, "--format", "table").stdout
+    assert "1,536 tokens (12 steps of 4 rows of 32 tokens" in said
+    assert "below the teacher's" not in said
+
+    def scored(document: dict[str, Any]) -> Scores:
+        """The true ones, with a loss that ends below the teacher's."""
+        found = read(document)
+        if found.kl_divergence == after["kl_divergence"]:
+            return replace(found, loss=found.teacher_loss - 0.01)
+        return found
+
+    read, after = uptraining.read_scores, document(uptrain(pair))["after"]
+    monkeypatch.setattr(uptraining, "read_scores", scored)
+    (loss, divergence) = [
+        line
+        for line in uptrain(pair, "--format", "table").stdout.splitlines()
+        if " closed " in line
+    ]
+    assert re.search(r"Gap in loss closed +1\d\d\.\d %", loss)
+    assert "(the model's loss on this text is below the teacher's; go by the KL" in loss
+    assert "below" not in divergence
 
 
 @pytest.fixture(scope="session")
