@@ -182,9 +182,15 @@ def check_index(
     claims = metadata if isinstance(metadata, dict) else {}
     return Index(
         weight_map,
-        whole(claims.get("total_size")),  # some older tools wrote a float
-        whole(claims.get("total_parameters")),
+        _claim(claims.get("total_size")),  # some older tools wrote a float
+        _claim(claims.get("total_parameters")),
     )
+
+
+def _claim(value: object) -> int | None:
+    """What the index says of all tensors together; None for what is no size of anything."""
+    number = whole(value)
+    return number if number is not None and abs(number) <= limits.NUMBER.most else None
 
 
 def is_plain_shard_name(name: Any, suffixes: tuple[str, ...] = SUFFIXES) -> bool:
