@@ -14,6 +14,7 @@ from headcount.running.progress import progress_bar
 from ..attention_map.attention_tensors import Where
 from ..calibrate.attention_place import attention_place
 from ..calibrate.calibration_text import calibration_text
+from ..calibrate.free_memory import LESS_MEMORY
 from ..calibrate.gram import Gram
 from ..calibrate.layer_calls import Stop
 from ..calibrate.layer_hooks import input_of
@@ -126,7 +127,7 @@ def trials_on_text(source: ConversionSource, request: ConversionRequest) -> Iter
     with (
         SourceReader(source.checkpoint.files) as reader,
         quiet_transformers(),
-        out_of_memory_explained(),
+        out_of_memory_explained(LESS_MEMORY),
         torch.no_grad(),
         ExitStack() as stack,
     ):

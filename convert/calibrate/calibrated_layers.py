@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import torch
 
 from headcount.model.errors import SourceChangedError
+from headcount.running.boundary import out_of_memory_explained
 from headcount.running.team import Job, Team, this_team
 
 from ..attention_map.attention_tensors import Where
@@ -16,6 +17,7 @@ from ..plan.source import ConversionSource
 from ..rewrite.layer import MadeBefore, RewrittenLayer
 from ..stream.reader import SourceReader
 from .calibration import Asked, Calibration
+from .free_memory import LESS_MEMORY
 from .pairs.pair_calibration import PairCalibration
 from .placed import CPU
 
@@ -72,7 +74,10 @@ def _help(team: Team, asked: Asked) -> None:
 
 
 def _layers(asked: Asked, done: MadeBefore, progress: bool) -> Iterator[RewrittenLayer]:
-    with SourceReader(asked.source.checkpoint.files) as reader:
+    with (
+        out_of_memory_explained(LESS_MEMORY),
+        SourceReader(asked.source.checkpoint.files) as reader,
+    ):
         on_pairs = asked.calibration is not None and asked.source.reads_pairs
         kind = PairCalibration if on_pairs else Calibration
         run = kind(asked, reader)

@@ -3,6 +3,9 @@
 import ctypes
 import sys
 
+# What to try where layers that are fitted to a text do not fit.
+LESS_MEMORY = "a smaller --calibration-row-tokens (of a text), or a device with more memory"
+
 
 def give_back() -> None:
     """glibc keeps freed pieces between those in use: without this, peaks grow layer by layer. Other

@@ -95,7 +95,7 @@ class LayerTask:
 
     def assign(self, made: Mapping[str, torch.Tensor]) -> None:
         """Gives the layer tensors by their names in the files."""
-        assign(self.layer, {self.place.names[n]: self.here(value) for n, value in made.items()})
+        assign(self.layer, {self.place.names[name]: value for name, value in made.items()})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,6 +9,7 @@ import torch
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 
 from ..calibrate.calibration_text import calibration_text
+from ..calibrate.free_memory import LESS_MEMORY
 from ..calibrate.layered_model import LayeredModel
 from ..calibrate.placed import CPU
 from ..plan.refusals.merging import check_mergeable
@@ -26,7 +27,7 @@ from .text_run import TextRun
 class ScoredText:
     """At most `tokens` tokens of the file `name`, or of the prose in the package for `builtin`, in
     rows of at most `row_tokens` that `seed` shuffles. `option` is where the user has named it; the
-    model runs on `device`."""
+    model runs on `device`. `less_memory` is what to try where that has too little."""
 
     name: str
     tokens: int
@@ -34,6 +35,7 @@ class ScoredText:
     option: str = "--calibration"
     row_tokens: int | None = None
     device: torch.device = CPU
+    less_memory: str = LESS_MEMORY
 
 
 def importance_by_text(
@@ -77,7 +79,7 @@ def _run(source: ConversionSource, text: ScoredText) -> Iterator[TextRun]:
     with (
         SourceReader(source.checkpoint.files) as reader,
         quiet_transformers(),
-        out_of_memory_explained(),
+        out_of_memory_explained(text.less_memory),
         torch.no_grad(),
     ):
         layered = LayeredModel(source, reader, device=text.device)

@@ -91,7 +91,7 @@ class MlaTask(LayerTask):
     def assign(self, made: Mapping[str, torch.Tensor]) -> None:
         prefix, attention = attention_path(self.tensors), self.place.attention
         own = {n.removeprefix(prefix): v for n, v in made.items() if n.startswith(prefix)}
-        assign(self.layer.get_submodule(attention), self.here(own))
+        assign(self.layer.get_submodule(attention), own)
 
 
 class MlaRunner(AttentionRunner):
@@ -130,7 +130,7 @@ class MlaFit(LayerFit):
         run_rows(task.layer, task.calls, self._states.original, mine)
         if is_last:
             return
-        mlp = task.here(mlp)
+        tensors, mlp = task.here(tensors), task.here(mlp)
         with self._placed():
             self._task.assign(tensors)
             with self._runner.fast():

@@ -5,8 +5,9 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
-from headcount.model.errors import MissingExtraError
+from headcount.model.errors import HeadcountError, MissingExtraError
 from headcount.model.sizes import AuditRequest, fill_in
+from headcount.running.launched import is_launched
 from headcount.sources.presence import is_there
 
 from ..budget.settling import within_budget
@@ -116,6 +117,11 @@ def _check_device(request: ConversionRequest) -> None:
         from headcount.running.placement import resolve_device  # imports transformers
 
         resolve_device(request.device, CALIBRATION_DEVICE)
+        if is_launched() and request.device != "cuda":
+            raise HeadcountError(
+                f"{CALIBRATION_DEVICE} {request.device}: a launcher gives each process its GPU; use"
+                " cuda or cpu"
+            )
 
 
 def _home(source: ConversionSource, request: ConversionRequest) -> Home:

@@ -139,12 +139,16 @@ def _calibration(source: ConversionSource, request: ConversionRequest) -> "Rows 
     if request.calibration is None:
         return None
     # These import transformers, which other plans do without.
+    from headcount.running.placement import resolve_device
+
     from ..calibrate.calibration_text import planned_text
     from ..calibrate.pairs.calibration_pairs import planned_pairs
 
-    planned = planned_pairs if source.reads_pairs else planned_text
-    tokens, row = _wanted_tokens(request), request.calibration_row_tokens
-    return planned(source, request.calibration, tokens, request.seed, row_tokens=row)
+    asked = (source, request.calibration, _wanted_tokens(request), request.seed)
+    row = request.calibration_row_tokens
+    if source.reads_pairs:
+        return planned_pairs(*asked, row_tokens=row, device=resolve_device(request.device))
+    return planned_text(*asked, row_tokens=row)
 
 
 def _wanted_tokens(request: ConversionRequest) -> int:

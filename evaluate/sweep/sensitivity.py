@@ -24,7 +24,7 @@ from headcount.convert.rewrite.uncalibrated import uncalibrated_layers
 from headcount.convert.stream.reader import SourceReader
 from headcount.running.boundary import out_of_memory_explained, quiet_transformers
 from headcount.running.load import load_model
-from headcount.running.placement import check_in_memory
+from headcount.running.placement import check_in_memory, resolve_device
 from headcount.running.progress import progress_bar
 
 from ..evaluation_plan import EvaluationPlan, plan_evaluation
@@ -74,7 +74,10 @@ def sensitivities(
         ladder = replace(QUALITIES["fast"], seed=request.seed)
         layers = layers_without_text(
             source,
-            calibrated_layers(source, heads, ladder, None, 0, _none_before, False),
+            calibrated_layers(
+                *(source, heads, ladder, None, 0, _none_before, False),
+                device=resolve_device(request.device),
+            ),
             uncalibrated_layers(source, heads, ladder, _none_before),
         )
         count = len({index for (index, _), own in heads.layers.items() if own.is_changed})

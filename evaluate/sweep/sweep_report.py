@@ -1,6 +1,6 @@
 """A sweep as people read it: a line a conversion, and charts for the page."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from headcount.report.report import Chart, Column, Fact, Report, Series, Table
@@ -77,35 +77,29 @@ def _name(one: Measured) -> str:
 
 
 def _table(sweep: Sweep) -> Table:
-    best = frontier(sweep.trials)
-    return Table(
-        key="trials",
-        title="Trials",
-        columns=_COLUMNS,
-        rows=tuple((_kept(one), *_measured(one, sweep, best)) for one in _all(sweep)),
-    )
+    return _trials(sweep, _COLUMNS, lambda one: (_kept(one),))
 
 
 def _records(sweep: Sweep) -> Table:
     """The same, with what was asked for in columns of its own."""
-    best = frontier(sweep.trials)
-    return Table(
-        key="trials",
-        title="Trials",
-        columns=_RECORDS,
-        rows=tuple(
-            (
-                one.num_key_value_heads,
-                None if one.latent is None else one.latent.text,
-                *_measured(one, sweep, best),
-            )
-            for one in _all(sweep)
-        ),
+    return _trials(
+        sweep,
+        _RECORDS,
+        lambda one: (one.num_key_value_heads, one.latent.text if one.latent else None),
     )
 
 
-def _all(sweep: Sweep) -> tuple[Measured, ...]:
-    return sweep.original, *sweep.trials
+def _trials(
+    sweep: Sweep, columns: tuple[Column, ...], kept: Callable[[Measured], tuple[object, ...]]
+) -> Table:
+    """A row each, of what is `kept` and what was measured."""
+    best, rows = frontier(sweep.trials), (sweep.original, *sweep.trials)
+    return Table(
+        key="trials",
+        title="Trials",
+        columns=columns,
+        rows=tuple((*kept(one), *_measured(one, sweep, best)) for one in rows),
+    )
 
 
 def _kept(one: Measured) -> str:

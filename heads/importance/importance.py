@@ -57,7 +57,12 @@ def measure_importance(
     start = time.perf_counter()
     source = read_source(folder)
     text = ScoredText(
-        name=request.text, tokens=request.max_tokens, seed=request.seed, option="--text"
+        name=request.text,
+        tokens=request.max_tokens,
+        seed=request.seed,
+        option="--text",
+        less_memory="a machine with more memory"
+        + (", or without --exact" if request.exact else ""),
     )
     try:
         exact, estimate = _measured(source, text, exact=request.exact, progress=progress)

@@ -16,7 +16,7 @@ from headcount.running.load import load_model
 from headcount.running.pairs.decoder_start import decoder_start
 from headcount.running.pairs.encoded_pairs import Encoder, encoded_pairs, encoded_source
 from headcount.running.pairs.pairs_file import Pair, Pairs, pairs_of_lines, read_pairs
-from headcount.running.placement import resolve_placement
+from headcount.running.placement import Placement
 from headcount.running.runnable import RunnableModel, open_runnable
 from headcount.running.tokens import check_ids, has_vocabulary, load_tokenizer
 from headcount.sources.identity import FileIdentity
@@ -25,6 +25,7 @@ from ...plan.request import CALIBRATION_ROW_TOKENS
 from ...plan.source import ConversionSource
 from ..calibration_rows import HELD_OUT, LEAST_BATCHES, CalibrationRows
 from ..calibration_text import named_text
+from ..placed import CPU
 
 _OPTION = "--calibration"
 # Lengths are cut to multiples of the second number from the first on: what layers are given beside
@@ -58,10 +59,11 @@ def calibration_pairs(
     seed: int,
     *,
     row_tokens: int | None = None,
+    device: torch.device = CPU,
 ) -> CalibrationPairs:
     """At most `tokens` tokens of the targets in the file of pairs `name`, of each pair at most
     `row_tokens` (None: CALIBRATION_ROW_TOKENS). Of a text, or `builtin`, each line is a source, and
-    what the model says itself the target: it is in memory as a whole then. Raises HeadcountError
+    what the model says itself the target: it is on `device` as a whole then. Raises HeadcountError
     for one that holds none, or too few."""
     read = _pairs(name)
     if not has_vocabulary(source.real[0]):
@@ -77,7 +79,7 @@ def calibration_pairs(
     encode, start = _sources(tokenizer, runnable, limit), decoder_start(runnable)
     targets = (_target(pair, tokenizer, runnable) for pair in pairs)
     if pairs[0].target is None:
-        said = _said(str(runnable.folder), runnable.files, tuple(pairs), tokens, limit)
+        said = _said(str(runnable.folder), runnable.files, tuple(pairs), tokens, limit, device)
         targets = (list(ids) for ids in said)
     given, left = list[Tensor](), tokens
     for ids in targets:
@@ -101,12 +103,20 @@ def calibration_pairs(
 
 
 def planned_pairs(
-    source: ConversionSource, name: str, tokens: int, seed: int, *, row_tokens: int | None = None
+    source: ConversionSource,
+    name: str,
+    tokens: int,
+    seed: int,
+    *,
+    row_tokens: int | None = None,
+    device: torch.device = CPU,
 ) -> CalibrationPairs:
     """As `calibration_pairs`, before any weight is read."""
     with quiet_transformers():
         runnable = open_runnable(str(source.real[0]), encoder_decoders=True)
-        found = calibration_pairs(source, runnable, name, tokens, seed, row_tokens=row_tokens)
+        found = calibration_pairs(
+            source, runnable, name, tokens, seed, row_tokens=row_tokens, device=device
+        )
         for batch in found.batches:
             found.source(batch.start)  # says what is wrong
         return found
@@ -136,11 +146,12 @@ def _said(
     pairs: tuple[Pair, ...],
     tokens: int,
     limit: int,
+    device: torch.device,
 ) -> tuple[tuple[int, ...], ...]:
     """What the model in `folder` says of the sources of `pairs`, up to `tokens` tokens; a run that
     was planned does not ask it again while its `files` are the same."""
     runnable = open_runnable(folder, encoder_decoders=True)
-    loaded = load_model(runnable, dtype=torch.float32, place=resolve_placement("cpu"))
+    loaded = load_model(runnable, dtype=torch.float32, place=Placement(inputs=device))
     own = encoded_pairs(
         pairs,
         load_tokenizer(runnable.folder),

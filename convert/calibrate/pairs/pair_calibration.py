@@ -32,7 +32,9 @@ class PairCalibration(Calibration):
         with quiet_transformers():
             seed = self._ladder.seed
             return calibration_pairs(
-                self._source, self._layered.runnable, calibration, tokens, seed, row_tokens=row
+                *(self._source, self._layered.runnable, calibration, tokens, seed),
+                row_tokens=row,
+                device=self._device,
             )
 
     def _start(self, text: Rows) -> tuple[States, Sequence[Calls]]:

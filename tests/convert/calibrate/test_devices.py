@@ -38,6 +38,7 @@ CASES: dict[str, tuple[str, tuple[str, ...], bool]] = {
     "ranks by a search": ("llama", ("--latent", "--budget", "1/4", *FEW), True),
     "heads by a search": ("llama", ("--budget", "1/2", "--quality", "fast", *FEW), True),
     "pruned in rounds": ("llama", ("--prune-heads", "2", "--across-layers", *GOOD), True),
+    "own words": ("t5", ("--kv-heads", "2", *GOOD, "--calibration-tokens", "200"), True),
     "pairs": ("t5", ("--kv-heads", "2", *GOOD, "--calibration-tokens", "300"), True),
 }
 STOPPED = "heads, all rungs", "latents, all rungs", "mla, all rungs"
@@ -78,7 +79,7 @@ def commands(
 
     def words(name: str, target: Path) -> list[str]:
         model, options, reads = CASES[name]
-        text = ("--calibration", str(pairs if model == "t5" else prose)) if reads else ()
+        text = ("--calibration", str(pairs if name == "pairs" else prose)) if reads else ()
         return ["convert", str(sources[model]), str(target), *options, *text]
 
     return words
@@ -161,6 +162,32 @@ def test_another_device_is_another_job(
     name = "heads of random tokens"
     done = CliRunner().invoke(main, commands(name, on_device[0] / name))
     assert (done.exit_code, "other options" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_device_without_room_says_what_to_try(
+    commands: Callable[[str, Path], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: object) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr("headcount.convert.calibrate.layer_fit.LayerFit._sums_of", full)
+    done = CliRunner().invoke(main, commands("heads, all rungs", tmp_path / "out"))
+    assert done.exit_code == 2, done.output
+    assert "out of memory: try a smaller --calibration-row-tokens" in done.stderr
+
+
+def test_processes_of_a_launcher_have_their_own(
+    commands: Callable[[str, Path], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headcount.running.placement.resolve_device", lambda *given: None)
+    monkeypatch.setattr("headcount.convert.plan.planner.is_launched", lambda: True)
+    words = [
+        *commands("heads of random tokens", tmp_path / "out"),
+        "--calibration-device",
+        "cuda:1",
+    ]
+    done = CliRunner().invoke(main, words)
+    assert (done.exit_code, "gives each process its GPU" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize(
