@@ -34,8 +34,9 @@ from headcount.convert.conversion import convert
 from headcount.convert.importance import estimate
 from headcount.convert.importance.by_text import ScoredText, importance_by_text
 from headcount.convert.merge import grouping, merged_group, merging
-from headcount.convert.merge.attention_weights import AttentionWeights, Freedom, Moments
+from headcount.convert.merge.attention_weights import AttentionWeights, Moments
 from headcount.convert.merge.costs import costs_of
+from headcount.convert.merge.freedom import Freedom
 from headcount.convert.merge.head_moments import white_moments
 from headcount.convert.merge.ladder import QUALITIES, WITH_TEXT
 from headcount.convert.merge.merged_group import merge_group

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headcount.convert.conversion import COMPLETE, apply_plan
-from headcount.convert.conversion_report import conversion_plan_report, conversion_report
 from headcount.convert.plan.errors import CheckFailedError
 from headcount.convert.plan.planner import plan_conversion
+from headcount.convert.plan_report import conversion_plan_report
 from headcount.convert.source_folder import source_folder
 from headcount.library.conversions import checked_conversion, conversion_request
 from headcount.library.evaluations import check_evaluation
@@ -52,6 +51,10 @@ def convert_model(
         if dry_run:
             write([conversion_plan_report(plan)])
             return
+        # These import torch, which a plan, and what it refuses, does without.
+        from headcount.convert.conversion import COMPLETE, apply_plan
+        from headcount.convert.conversion_report import conversion_report
+
         with on_signals(exit_cleanly):
             done = apply_plan(plan)
         holds = f"{target}: {COMPLETE}"

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from headcount.convert.plan.errors import CheckFailedError
-from headcount.evaluate.sweep.sweep import CHOSEN, sweep
-from headcount.evaluate.sweep.sweep_report import sweep_report
 from headcount.library.sweep_trials import sweep_trials
 from headcount.library.sweeps import with_layers
 from headcount.report.report import Report
@@ -37,6 +35,10 @@ def sweep_model(
     with sweep_trials(
         source, target, options, evaluation, budget=budget, by_layer=by_layer, **grid
     ) as trials:
+        # These import torch, which what was refused did without.
+        from headcount.evaluate.sweep.sweep import CHOSEN, sweep
+        from headcount.evaluate.sweep.sweep_report import sweep_report
+
         with on_signals(exit_cleanly):
             done = sweep(trials, evaluation, budget=budget, progress=True)
         holds = "nothing was kept" if done.chosen is None else f"{target}: {CHOSEN}"

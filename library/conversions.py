@@ -216,9 +216,8 @@ def _converted(
     dry_run: bool,
     checks: bool,
 ) -> ConversionResult:
-    from headcount.convert.conversion import apply_plan
-    from headcount.convert.conversion_report import conversion_plan_report, conversion_report
     from headcount.convert.plan.planner import plan_conversion
+    from headcount.convert.plan_report import conversion_plan_report
     from headcount.convert.source_folder import source_folder
 
     with source_folder(
@@ -228,6 +227,10 @@ def _converted(
         reports: tuple[Report, ...] = (conversion_plan_report(plan),)
         done_before = False
         if not dry_run:
+            # These import torch, which a plan does without.
+            from headcount.convert.conversion import apply_plan
+            from headcount.convert.conversion_report import conversion_report
+
             done = apply_plan(plan)
             reports, done_before = (conversion_report(done),), done.done_before
             if checks:

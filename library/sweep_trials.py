@@ -13,7 +13,7 @@ from headcount.convert.plan.quality import LADDER, with_quality
 from headcount.convert.plan.request import CHOOSING, METHODS, ConversionRequest
 from headcount.convert.source_folder import source_folder
 from headcount.convert.temporary_folder import temporary_folder
-from headcount.evaluate.sweep.sweep import trials_of
+from headcount.evaluate.sweep.planned_trials import trials_of
 from headcount.evaluate.sweep.trial import Trial, parse_methods, parse_sizes
 from headcount.model.errors import HeadcountError
 
@@ -69,7 +69,8 @@ def sweep_trials(
             source, place, whole=True, allow_pickle=allow_pickle, merge_adapter=merge_adapter
         ) as found,
     ):
-        check_evaluation(found.path, **evaluation)
+        if target is not None and target.exists():
+            raise TargetError(f"{target}: exists; a sweep takes a name that does not yet")
         request = ConversionRequest(
             source=found.path,
             source_name=found.name,
@@ -77,9 +78,9 @@ def sweep_trials(
             num_key_value_heads=wanted[0] if wanted else 1,
             **fields[names[0]],
         )
-        if target is not None and target.exists():
-            raise TargetError(f"{target}: exists; a sweep takes a name that does not yet")
-        yield trials_of(request, wanted, names, lambda name: fields[name], latents)
+        trials = trials_of(request, wanted, names, lambda name: fields[name], latents)
+        check_evaluation(found.path, **evaluation)  # imports transformers, which plans do without
+        yield trials
 
 
 def _check_together(options: Mapping[str, Any], methods: str | None, by_layer: bool) -> None:

@@ -6,7 +6,7 @@ skips them), no norms of q and k, no windows, and only the plain rotation in all
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .rehome import OldConfig
@@ -15,6 +15,10 @@ TARGET = "deepseek_v3"
 _NO_BIASES = ("attention_bias", "mlp_bias", "use_bias", "attention_out_bias")
 _SCALING = "rope_scaling", "rope_parameters"
 _PLAIN = (None, "default")
+_DEFAULTS = {
+    **{"hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 10000.0},
+    **{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None},
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,9 +35,11 @@ class Multipliers:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LikeLlama:
     """A type whose layers DeepSeek's class computes but for their attention. `prefix` is that of
-    its classes' names."""
+    its classes' names; `defaults` is what its config class takes for keys that a file leaves out
+    (transformers 5.24), where that is not `_DEFAULTS`."""
 
     prefix: str
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     multipliers: Callable[[OldConfig], Multipliers] = lambda old: Multipliers()
 
 
@@ -49,10 +55,28 @@ def _granite(old: OldConfig) -> Multipliers:
 LIKE_LLAMA: Mapping[str, LikeLlama] = {
     "llama": LikeLlama(prefix="Llama"),
     "mistral": LikeLlama(prefix="Mistral"),
-    "granite": LikeLlama(prefix="Granite", multipliers=_granite),
-    "helium": LikeLlama(prefix="Helium"),
-    "ernie4_5": LikeLlama(prefix="Ernie4_5"),
+    "granite": LikeLlama(
+        prefix="Granite",
+        defaults={
+            **dict.fromkeys(("embedding_multiplier", "residual_multiplier"), 1.0),
+            **dict.fromkeys(("logits_scaling", "attention_multiplier"), 1.0),
+        },
+        multipliers=_granite,
+    ),
+    "helium": LikeLlama(
+        prefix="Helium",
+        defaults={"rms_norm_eps": 1e-8, "rope_theta": 100000.0, "pad_token_id": 3},
+    ),
+    "ernie4_5": LikeLlama(
+        prefix="Ernie4_5",
+        defaults={"rms_norm_eps": 1e-5, "rope_theta": 500000.0, "pad_token_id": 0},
+    ),
 }
+
+
+def read_old(config: Mapping[str, Any], model_type: str) -> OldConfig:
+    """The config of one of `LIKE_LLAMA`, with what its class takes for what is left out."""
+    return OldConfig(config, model_type, {**_DEFAULTS, **LIKE_LLAMA[model_type].defaults})
 
 
 def misfit(old: OldConfig) -> str | None:
@@ -73,7 +97,7 @@ def theta(old: OldConfig) -> float:
     """The base of the rotation."""
     given = [found for key in _SCALING if isinstance(found := old[key], dict)]
     named = (found.get("rope_theta") for found in given)
-    return float(next((base for base in named if base), None) or old["rope_theta"] or 10000.0)
+    return float(next((base for base in named if base), None) or old["rope_theta"])
 
 
 def _rope_type(scaling: Any) -> Any:

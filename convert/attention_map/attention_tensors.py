@@ -125,6 +125,11 @@ class AttentionTensors:
         """Whether a projection is stored in float64."""
         return any(one.tensor.dtype == "F64" for one in self.held if one.is_projection)
 
+    @property
+    def computed_itemsize(self) -> int:
+        """Bytes of an element where the attention is computed: in float64 if it is stored so."""
+        return 8 if self.is_double else 4
+
     def has_bias(self, part: str) -> bool:
         """Whether there is room for a bias of q, k, v or o."""
         if part == "o":

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from ..attention_map.attention_tensors import AttentionTensors
-from ..merge.attention_weights import AttentionWeights, Freedom, Groups, Merged
+from ..merge.attention_weights import AttentionWeights, Groups, Merged
+from ..merge.freedom import Freedom
 from ..merge.ladder import Ladder
 from ..plan.heads import Heads
 from ..rewrite.tensors import Read, tensors_of

@@ -16,6 +16,7 @@ from headcount.arch.rehoming.deepseek import (
     LikeLlama,
     Multipliers,
     misfit,
+    read_old,
     theta,
 )
 from headcount.arch.rehoming.rehome import OldConfig
@@ -23,7 +24,7 @@ from headcount.model.mixers import Attention
 from headcount.sources.safetensors import TensorInfo
 
 from ..attention_map.attention_tensors import AttentionTensors, HeadTensors
-from ..latent.mla_layer import DOWN, NORM, UP, attention_path
+from ..latent.mla_names import DOWN, NORM, UP, attention_path
 from ..latent.mla_shape import NORM_EPSILON, MlaShape
 from ..latent.ranks import mla_rank
 from ..latent.refusals import check_latent
@@ -90,7 +91,7 @@ def _like(source: ConversionSource) -> tuple[LikeLlama, OldConfig]:
             f"{source.label}: latent attention is written as DeepSeek-V3's class, which computes"
             f" the layers of {', '.join(LIKE_LLAMA)} but not its own; {_OTHERWISE}"
         )
-    old = OldConfig(source.config, source.model_type, {})
+    old = read_old(source.config, source.model_type)
     reason = misfit(old)
     if reason is not None:
         raise CannotConvertError(f"{source.label}: {reason}; {_OTHERWISE}")
@@ -220,7 +221,9 @@ def _config(
     source: ConversionSource, like: LikeLlama, old: OldConfig, shape: MlaShape, mixer: Attention
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The config of DeepSeek's class, and every key that was changed, added or dropped."""
-    kept = {key: old[key] for key in _KEPT if old[key] is not None}
+    config = source.config
+    kept = {key: config[key] if key in config else old[key] for key in _KEPT}
+    kept = {key: value for key, value in kept.items() if key in config or value is not None}
     as_they_are = {k: source.config[k] for k in _AS_THEY_ARE if k in source.config}
     new = {
         "architectures": [_architecture(source, like)],

@@ -18,9 +18,7 @@ from ..plan.request import (
     unread_text,
 )
 from ..plan.source import ConversionSource
-from .across_layers import least_of_all
 from .head_importance import HeadImportance, Scores, least_important
-from .weights import importance_by_weights
 
 if TYPE_CHECKING:
     from .rounds import Choose
@@ -49,6 +47,8 @@ def settled(
 
 
 def _of_all(mixers: Mapping[int, Attention], count: int) -> "Choose":
+    from .across_layers import least_of_all  # imports torch, which other plans do without
+
     def choose(scores: Scores, share: Fraction) -> HeadsOfLayers:
         return least_of_all(mixers, scores, int(count * share))
 
@@ -104,6 +104,8 @@ def _chosen(
     source: ConversionSource, request: ConversionRequest, choose: "Choose"
 ) -> tuple[HeadsOfLayers, HeadImportance]:
     if request.calibration is None:
+        from .weights import importance_by_weights
+
         importance = importance_by_weights(source)
         return choose(importance.scores, Fraction(1)), importance
     from headcount.running.placement import resolve_device

@@ -12,7 +12,8 @@ from headcount.running.built.meta_model import build_on_meta
 from headcount.running.norm_gain import gain_and_shift
 
 from ..attention_map.attention_tensors import Where
-from ..merge.attention_weights import AttentionWeights, Freedom
+from ..merge.attention_weights import AttentionWeights
+from ..merge.freedom import Freedom
 from ..plan.rewriting import Rewriting
 from ..plan.source import ConversionSource
 from ..rewrite.freedom import freedoms_of

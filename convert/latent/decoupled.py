@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from ..merge.attention_weights import AttentionWeights, Freedom
+from ..merge.attention_weights import AttentionWeights
+from ..merge.freedom import Freedom
 from .factors import Factors, low_rank
 
 # Without a text, distances that a query looks back over are taken as often as 1 / (1 + t), up to so

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ..merge.attention_weights import AttentionWeights, Freedom
+from ..merge.attention_weights import AttentionWeights
+from ..merge.freedom import Freedom
 
 # Added to the diagonal of moments, of their mean: a norm that subtracts the mean, or a short text,
 # leaves directions unseen, and sums round. The first that makes them positive.

@@ -24,7 +24,8 @@ from ..stream.threads import one_thread
 from .decoupled import Decoupled, assumed_turns, decoupled, distances, mean_turns
 from .latent_fit import merged_as, second_moment
 from .made_layer import LATENT
-from .mla_layer import attention_path, mla_document, mla_tensors, small_scale
+from .mla_layer import mla_document, mla_tensors, small_scale
+from .mla_names import attention_path
 from .mla_shape import MlaShape
 
 _FREE = ("query", "rotated", "down", "key", "value", "o")

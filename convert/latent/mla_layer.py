@@ -15,9 +15,9 @@ from ..attention_map.attention_tensors import AttentionTensors
 from ..rewrite.layer import RewrittenLayer
 from .decoupled import Decoupled
 from .made_layer import LATENT, latent_document
+from .mla_names import DOWN, NORM, UP, attention_path
 from .mla_shape import NORM_EPSILON, MlaShape
 
-DOWN, NORM, UP = "kv_a_proj_with_mqa", "kv_a_layernorm", "kv_b_proj"
 # What the mean square of the small latent may be of NORM_EPSILON: its root is a rounding error.
 _NOTHING = 2.0**-46
 
@@ -43,12 +43,6 @@ def mla_document(made: Decoupled) -> dict[str, object]:
     """JSON-ready, with the share of the keys that loses its rotation."""
     error = float(f"{max(0.0, made.rotated_error):.4g}")
     return {**latent_document(made.factors), "rotated_error": error}
-
-
-def attention_path(tensors: AttentionTensors) -> str:
-    """In front of the names of its tensors, those of the source's files and of the output's."""
-    name = next(held.tensor.name for held in tensors.projections if held.parts == ("q",))
-    return name.removesuffix("q_proj.weight")
 
 
 def read_names(tensors: AttentionTensors) -> tuple[str, ...]:

@@ -1,13 +1,16 @@
 """What the tensors of a latent attention are called, by those that they are made of."""
 
 from collections.abc import Mapping
-
-import torch
+from typing import TYPE_CHECKING
 
 from headcount.arch.low_rank import DOWN_MODULE
 
 from ..attention_map.attention_tensors import AttentionTensors, HeadTensors
-from .factors import Factors
+
+if TYPE_CHECKING:  # plans name tensors without torch
+    import torch
+
+    from .factors import Factors
 
 
 def down_name(held: HeadTensors) -> str:
@@ -29,7 +32,7 @@ def key_value_tensors(tensors: AttentionTensors) -> tuple[HeadTensors, ...]:
     return tuple(held for held in tensors.projections if held.has_key_value and not held.is_bias)
 
 
-def factor_tensors(tensors: AttentionTensors, factors: Factors) -> Mapping[str, torch.Tensor]:
+def factor_tensors(tensors: AttentionTensors, factors: "Factors") -> "Mapping[str, torch.Tensor]":
     """The tensors of `factors` by their names in the output: [r, E], [G*d, r] and [G*dv, r]."""
     made: dict[str, torch.Tensor] = {}
     parts = {"k": factors.key, "v": factors.value}

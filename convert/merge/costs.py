@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from .attention_weights import AttentionWeights, Freedom, Moments
+from .attention_weights import AttentionWeights, Moments
+from .freedom import Freedom
 from .row_blocks import RowBlock
 from .shared_head import square_roots
 from .shared_keys import key_blocks

@@ -7,8 +7,9 @@ from itertools import combinations
 
 import torch
 
-from .attention_weights import AttentionWeights, Freedom, Groups, Moments
+from .attention_weights import AttentionWeights, Groups, Moments
 from .costs import Costs, costs_of
+from .freedom import Freedom
 from .head_moments import white_moments
 from .swaps import grown, pair_total, pair_totals, swapped
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import torch
 
-from .attention_weights import AttentionWeights, Freedom, Moments
+from .attention_weights import AttentionWeights, Moments
+from .freedom import Freedom
 from .head_maps import HeadMaps, agree, encoded, kept, turned
 from .head_moments import group_moments
 from .ladder import MergeMethod
-from .methods import METHOD_RULES
+from .method_rules import METHOD_RULES
 from .shared_keys import key_maps
 from .shared_values import value_maps
 

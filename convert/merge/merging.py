@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from .attention_weights import AttentionWeights, Freedom, Groups, Merged, Moments
+from .attention_weights import AttentionWeights, Groups, Merged, Moments
+from .freedom import Freedom
 from .head_maps import HeadMaps
 from .ladder import MergeMethod
 from .merged_group import MergedGroup, merge_group

@@ -1,4 +1,5 @@
-"""What each method of merging makes of the heads of a block of rows: one entry a method."""
+"""What each method of merging makes of the heads of a block of rows: one entry a method. What else
+is known of a method stands in `method_rules`, which plans read, too."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,21 +13,12 @@ HeadMaker = Callable[[RowBlock, float], SharedHead]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MethodRules:
+class HeadMakers:
     """`mapped` holds where q (or o) takes up what each head loses, `unmapped` where nothing can be
-    mapped back.
-
-    `turns`: heads are turned towards each other where they may be. `undone_by_norms`: where a norm
-    follows on each head, it is the mean. `centres_keys`: keys about 0 are kept where the bias is
-    free. `reads_apart`: each query head reads the shared value by what it mixes itself.
-    """
+    mapped back."""
 
     mapped: HeadMaker
     unmapped: HeadMaker
-    turns: bool = False
-    undone_by_norms: bool = False
-    centres_keys: bool = False
-    reads_apart: bool = False
 
 
 def mean(block: RowBlock, scale: float) -> SharedHead:
@@ -49,11 +41,9 @@ def best(block: RowBlock, scale: float) -> SharedHead:
     return best_head(block.weight, block.covariance)
 
 
-METHOD_RULES: Mapping[MergeMethod, MethodRules] = {
-    "mean": MethodRules(mapped=mean, unmapped=mean, undone_by_norms=True),
-    "renorm": MethodRules(mapped=scaled_mean, unmapped=scaled_mean, undone_by_norms=True),
-    "align": MethodRules(mapped=aligned, unmapped=weighted, turns=True),
-    "merge": MethodRules(
-        mapped=best, unmapped=weighted, turns=True, centres_keys=True, reads_apart=True
-    ),
+HEAD_MAKERS: Mapping[MergeMethod, HeadMakers] = {
+    "mean": HeadMakers(mapped=mean, unmapped=mean),
+    "renorm": HeadMakers(mapped=scaled_mean, unmapped=scaled_mean),
+    "align": HeadMakers(mapped=aligned, unmapped=weighted),
+    "merge": HeadMakers(mapped=best, unmapped=weighted),
 }

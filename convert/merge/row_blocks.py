@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .attention_weights import Freedom
+from .freedom import Freedom
 from .shared_head import SharedHead, averaging_head, energy, lost, own_blocks
 
 

@@ -2,10 +2,11 @@
 
 import torch
 
-from .attention_weights import Freedom
+from .freedom import Freedom
 from .head_maps import HeadMaps
 from .ladder import MergeMethod
-from .methods import METHOD_RULES
+from .method_rules import METHOD_RULES
+from .methods import HEAD_MAKERS
 from .row_blocks import RowBlock, blocks_of, renorm_scale
 from .shared_head import SharedHead, averaging_head
 
@@ -25,12 +26,12 @@ def key_maps(
     """
     blocks, sizes = key_blocks(queries, keys, key_mean, freedom)
     means = [_mean_of_sizes(block, sizes) for block in blocks]
-    rules = METHOD_RULES[method]
-    if rules.undone_by_norms and freedom.head_norms and not freedom.keys:
+    makers = HEAD_MAKERS[method]
+    if METHOD_RULES[method].undone_by_norms and freedom.head_norms and not freedom.keys:
         heads = means
     else:
-        rule = rules.mapped if freedom.keys else rules.unmapped
-        heads = [rule(block, renorm_scale(blocks)) for block in blocks]
+        make = makers.mapped if freedom.keys else makers.unmapped
+        heads = [make(block, renorm_scale(blocks)) for block in blocks]
     encode, decode = torch.zeros_like(queries), torch.zeros_like(queries)
     for block, head in zip(blocks, heads, strict=True):
         block.write(head.encode, encode)

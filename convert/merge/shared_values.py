@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import torch
 
-from .attention_weights import Freedom
+from .freedom import Freedom
 from .head_maps import HeadMaps
 from .ladder import MergeMethod
-from .methods import METHOD_RULES
+from .method_rules import METHOD_RULES
+from .methods import HEAD_MAKERS
 from .row_blocks import RowBlock, renorm_scale
 from .shared_head import averaging_head, lost_by
 
@@ -27,11 +28,11 @@ def value_maps(
     every query head reads of it in its own.
     """
     block = value_block(outputs, sum(mixed[1:], mixed[0]) / len(mixed))
-    rules = METHOD_RULES[method]
-    head = (rules.mapped if freedom.values else rules.unmapped)(block, renorm_scale([block]))
+    makers = HEAD_MAKERS[method]
+    head = (makers.mapped if freedom.values else makers.unmapped)(block, renorm_scale([block]))
     readers = len(outputs) // block.members
     decode = head.decode[0].repeat_interleave(readers, 0)
-    if rules.reads_apart and freedom.values and len(mixed) > 1:
+    if METHOD_RULES[method].reads_apart and freedom.values and len(mixed) > 1:
         decode = torch.stack(
             [_regression(head.row[0], moment, i // readers) for i, moment in enumerate(mixed)]
         )

@@ -6,7 +6,6 @@ from typing import Any
 
 from headcount.arch.read_config import read_config
 
-from ..scan.reading import tied_values
 from .source import ConversionSource
 
 _KEY = "tie_word_embeddings"
@@ -24,6 +23,8 @@ def untied_config(
     head = source.audit.census.head if source.audit.census else None
     if head is None or not source.audit.spec.tie_word_embeddings or _ties_more(head.name):
         return new, ()
+    from ..scan.reading import tied_values  # imports torch, which other plans do without
+
     found = tuple(tied_values(source.audit, source.checkpoint))
     if [one.name for one in found] != [head.name] or found[0].same:
         return new, ()

@@ -13,7 +13,7 @@ from headcount.arch.read_config import read_config
 
 from ..attention_map.attention_tensors import AttentionTensors, HeadTensors, Where
 from ..attention_map.layouts import KEY_NORMS, QUERY_NORMS, SCORE_TABLE, VALUE_NORMS, has_word
-from ..merge.attention_weights import Freedom
+from ..merge.freedom import Freedom
 from ..plan.heads import HeadsByLayer
 from ..plan.source import CONFIG, ConversionSource
 from .rotary import config_as_read, rotated_rows

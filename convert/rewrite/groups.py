@@ -5,7 +5,8 @@ from itertools import accumulate
 from typing import Any
 
 from ..attention_map.attention_tensors import AttentionTensors
-from ..merge.attention_weights import AttentionWeights, Freedom, Groups, Moments
+from ..merge.attention_weights import AttentionWeights, Groups, Moments
+from ..merge.freedom import Freedom
 from ..merge.grouping import (
     GroupingCosts,
     cheapest_groups,

@@ -8,13 +8,12 @@ from headcount.model.latent_rank import kept_elements
 from ..attention_map.attention_tensors import AttentionTensors, Where
 from ..homes.home import Home
 from ..merge.ladder import Ladder
-from ..merge.methods import METHOD_RULES
+from ..merge.method_rules import METHOD_RULES
 from ..plan.refusals.merging import check_calibrated, check_mergeable
 from ..plan.request import CALIBRATION_TOKENS, ConversionRequest
 from ..plan.rewriting import Rewriting
 from ..plan.source import ConversionSource
 from .freedom import NotFree, limits_of
-from .tensors import dtype_of
 
 if TYPE_CHECKING:
     from ..calibrate.calibration_text import CalibrationText
@@ -121,7 +120,7 @@ def _nbytes(
     source: ConversionSource, tensors: Mapping[Where, AttentionTensors], ladder: Ladder
 ) -> int:
     """Those of the attentions, and of one more matrix of each layer if MLPs are refitted, too."""
-    sizes = {where: dtype_of(one).itemsize for where, one in tensors.items()}
+    sizes = {where: one.computed_itemsize for where, one in tensors.items()}
     total = sum(t.elements * sizes[w] for w, one in tensors.items() for t in one.tensors)
     if ladder.refit == "mlp":
         size = max(sizes.values(), default=4)

@@ -11,8 +11,7 @@ from fractions import Fraction
 from headcount.arch.latent_home import keeps_latents
 from headcount.arch.low_rank import with_latent
 from headcount.arch.read_config import read_config
-from headcount.arch.rehoming.deepseek import LIKE_LLAMA, misfit
-from headcount.arch.rehoming.rehome import OldConfig
+from headcount.arch.rehoming.deepseek import LIKE_LLAMA, misfit, read_old
 from headcount.model.decoder_attentions import attentions
 from headcount.model.errors import HeadcountError
 from headcount.model.latent_rank import full_rank, kept_elements
@@ -66,7 +65,7 @@ def _like_llama(model: PlannedModel) -> Attention | None:
     if spec.model_type not in LIKE_LLAMA or spec.dtype == "float16":
         return None
     found = attentions(spec)
-    if misfit(OldConfig(model.config, spec.model_type, {})) or len(set(found.values())) != 1:
+    if misfit(read_old(model.config, spec.model_type)) or len(set(found.values())) != 1:
         return None
     (mixer,) = set(found.values())
     is_plain = mixer.head_dim % 2 == 0 and mixer.window is None

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from headcount.convert.merge.attention_weights import AttentionWeights, Freedom, Moments
+from headcount.convert.merge.attention_weights import AttentionWeights, Moments
+from headcount.convert.merge.freedom import Freedom
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from headcount.convert.merge.attention_weights import AttentionWeights, Freedom
+from headcount.convert.merge.attention_weights import AttentionWeights
+from headcount.convert.merge.freedom import Freedom
 from headcount.convert.plan.source import read_source
 from headcount.convert.rewrite.freedom import freedoms_of
 from headcount.convert.rewrite.tensors import tensors_of, weights_of

@@ -21,7 +21,7 @@ from grouped_models import NOT_ON_TEXT, NotBuildableError, build_pair, load, pre
 from grouped_models import logits as logits_of
 from headcount.convert.attention_map.attention_tensors import Where
 from headcount.convert.families import convertible
-from headcount.convert.merge.attention_weights import Freedom
+from headcount.convert.merge.freedom import Freedom
 from headcount.convert.plan.source import read_source
 from headcount.convert.rewrite.freedom import alone, freedoms_of, limits_of
 from mha_types import logits, settle, tiny_model

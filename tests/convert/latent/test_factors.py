@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from headcount.convert.latent.factors import Factors, key_metric, low_rank, value_metric
-from headcount.convert.merge.attention_weights import AttentionWeights, Freedom
+from headcount.convert.merge.attention_weights import AttentionWeights
+from headcount.convert.merge.freedom import Freedom
 
 pytestmark = pytest.mark.needs_convert
 HALVES = Freedom(real=(0, 1), imaginary=(2, 3))
