@@ -36,6 +36,7 @@ def calibrated_layers(
     chosen: Mapping[Where, Groups] | None = None,
     row_tokens: int | None = None,
     device: torch.device = CPU,
+    ready: int = 0,
 ) -> Iterator[RewrittenLayer]:
     """Every layer whose K/V heads become fewer, in order, merged and fitted to text; or those that
     are to keep latents of `ranks`, by a class with latent attention of the shape `mla` or by ours.
@@ -48,6 +49,7 @@ def calibrated_layers(
     `progress`: a bar on stderr, if that is a terminal. `sha256`: the text's when it was planned
     with. `chosen`: groups of K/V heads that an earlier run has chosen.
     `device`: where layers run, and what is large is computed; what is yielded lies on the CPU.
+    `ready`: in front of this layer nothing is left to compute; the bar begins there.
     Raises HeadcountError.
     """
     asked = Asked(
@@ -64,16 +66,16 @@ def calibrated_layers(
         device=device,
     )
     with this_team().sharing(Job(_help, (asked,))):
-        yield from _layers(asked, done, progress)
+        yield from _layers(asked, done, progress, ready)
 
 
 def _help(team: Team, asked: Asked) -> None:
     """The share of a process that is not the main one."""
-    for _ in _layers(asked, lambda index: None, False):
+    for _ in _layers(asked, lambda index: None, False, 0):
         pass
 
 
-def _layers(asked: Asked, done: MadeBefore, progress: bool) -> Iterator[RewrittenLayer]:
+def _layers(asked: Asked, done: MadeBefore, progress: bool, ready: int) -> Iterator[RewrittenLayer]:
     with (
         out_of_memory_explained(LESS_MEMORY),
         SourceReader(asked.source.checkpoint.files) as reader,
@@ -86,4 +88,4 @@ def _layers(asked: Asked, done: MadeBefore, progress: bool) -> Iterator[Rewritte
             raise SourceChangedError(
                 f"{asked.calibration}: changed while it was read; nothing was kept"
             )
-        yield from run.layers(text, done, progress)
+        yield from run.layers(text, done, progress, ready)

@@ -98,11 +98,14 @@ class Calibration:
             return with_first_tokens(text, tokenizer, vocabulary=runnable.vocab_size, seed=seed)
 
     @torch.no_grad()
-    def layers(self, text: Rows, done: MadeBefore, progress: bool) -> Iterator[RewrittenLayer]:
+    def layers(
+        self, text: Rows, done: MadeBefore, progress: bool, ready: int
+    ) -> Iterator[RewrittenLayer]:
         layered = self._layered
         states, calls = self._start(text)
         last = max(index for index, _ in self._changed)
-        bar = progress_bar(None, "calibrating", "layer", shown=progress, total=last + 1)
+        size = last + 1
+        bar = progress_bar(None, "calibrating", "layer", shown=progress, total=size, initial=ready)
         try:
             for index in range(last + 1):
                 with layered.layer(index) as layer, self._finite(f"layer {index} gives"):
@@ -110,7 +113,7 @@ class Calibration:
                 give_back()
                 if found is not None:
                     yield found
-                bar.update()
+                bar.update(index >= ready)
         finally:
             bar.close()
             states.close()

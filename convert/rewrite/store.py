@@ -6,7 +6,7 @@ goes on with the layers that it has. A plan reads the files in place of the sour
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any
 
 from headcount.running.progress import progress_bar
@@ -54,7 +54,7 @@ def rewrite_layers(rewriting: Rewriting, work: WorkFolder, *, progress: bool) ->
     """Rewrites every layer that is not there yet. Raises HeadcountError; OSError is a failure to
     write."""
     (work.path / REWRITTEN).mkdir(exist_ok=True)
-    if _ALL not in work.finished:
+    if not _is_complete(work):
         written = []
         for layer in _layers(rewriting, work, progress):
             if _name(layer.index) not in work.finished:
@@ -62,6 +62,12 @@ def rewrite_layers(rewriting: Rewriting, work: WorkFolder, *, progress: bool) ->
             written.append(layer.index)
         _keep(work, _ALL, [json_bytes(written)], {"layers": written})
     return _found(work)
+
+
+def _is_complete(work: WorkFolder) -> bool:
+    """Whether an earlier run has finished all layers, and each of them is whole."""
+    known = work.finished.get(_ALL)
+    return known is not None and all(_name(i) in work.finished for i in known.measured["layers"])
 
 
 def names_of(rewritten: Rewritten, layers: Collection[int]) -> frozenset[str]:
@@ -116,13 +122,22 @@ def _layers(rewriting: Rewriting, work: WorkFolder, progress: bool) -> Iterator[
         rewriting.chosen,
         rewriting.calibration_row_tokens,
         resolve_device(rewriting.device),
+        _ready(rewriting, work),
     )
     if rewriting.calibration is None:
-        layers = layers_without_text(source, layers, _by_weights(rewriting, done, progress))
+        layers = layers_without_text(source, layers, _by_weights(rewriting, work, done, progress))
     yield from layers
 
 
-def _by_weights(rewriting: Rewriting, done: MadeBefore, progress: bool) -> Iterator[RewrittenLayer]:
+def _ready(rewriting: Rewriting, work: WorkFolder) -> int:
+    """The layer behind those that an earlier run has finished from the first one on; 0 if none."""
+    made = takewhile(lambda index: _name(index) in work.finished, sorted(rewriting.layers))
+    return max(made, default=-1) + 1
+
+
+def _by_weights(
+    rewriting: Rewriting, work: WorkFolder, done: MadeBefore, progress: bool
+) -> Iterator[RewrittenLayer]:
     """As if what layers read were white."""
     if rewriting.ranks:
         layers, what = layers_by_weights(rewriting, done), "latents"
@@ -131,7 +146,12 @@ def _by_weights(rewriting: Rewriting, done: MadeBefore, progress: bool) -> Itera
         layers = uncalibrated_layers(rewriting.source, heads, ladder, done, rewriting.chosen)
         what = "merging heads"
     count = len(rewriting.layers)
-    yield from progress_bar(layers, what, "layer", shown=progress, total=count)
+    made = sum(_name(index) in work.finished for index in rewriting.layers)
+    with progress_bar(None, what, "layer", shown=progress, total=count, initial=made) as bar:
+        for layer in layers:
+            is_new = _name(layer.index) not in work.finished
+            yield layer
+            bar.update(is_new)
 
 
 def _name(index: int) -> str:

@@ -71,6 +71,12 @@ def read_journal(path: Path, job: str) -> tuple[FinishedFile, ...]:
     return tuple(_files(lines))
 
 
+def is_of_another_job(path: Path, job: str) -> bool:
+    """Whether the journal at `path` is whole enough to say that it is not this `job`'s."""
+    first = next(_lines(path), None)
+    return isinstance(first, dict) and isinstance(first.get("job"), str) and first["job"] != job
+
+
 def _files(lines: Iterator[Any]) -> Iterator[FinishedFile]:
     """Whole lines, up to the first that is not."""
     for line in lines:

@@ -25,7 +25,7 @@ from ..plan.errors import TargetError
 from ..plan.leftovers import leftovers, own_folder, real_place
 from .exchange import exchange
 from .hashing import digest_of
-from .journal import NAME, FinishedFile, Journal, read_journal
+from .journal import NAME, FinishedFile, Journal, is_of_another_job, read_journal
 from .os_failures import unconfirmed
 from .writer import Written, sync_folder
 
@@ -48,7 +48,7 @@ class WorkFolder:
         self.job = job
         self.path = own_folder(self.target, _KIND)
         self.finished: dict[str, FinishedFile] = {}
-        self._claimed: list[Path] = []
+        self._claimed: dict[Path, Path] = {}  # what others left -> the name that they gave it
         self._journal: Journal | None = None
         self._worth_keeping = resumable
         self._has_begun = False
@@ -75,7 +75,7 @@ class WorkFolder:
                 left.rename(mine)
             except (FileNotFoundError, PermissionError):
                 continue  # another run was quicker, or it is another user's
-            self._claimed.append(mine)
+            self._claimed[mine] = left
             self._finish_replacing(mine)
         return self
 
@@ -101,9 +101,17 @@ class WorkFolder:
                     _say(f"{path}: cannot be removed; nothing in it is needed any more")
                 continue
             _say(
-                f"stopped; {kept} rewritten layers are kept in {path}: the same command goes on"
-                " with them, removing that folder gives them up"
+                f"stopped; {_layers(kept)} kept in {self._given_back(path)}: the same command goes"
+                f" on with what is there, any other conversion into {self.target} removes it"
             )
+
+    def _given_back(self, path: Path) -> Path:
+        """The folder under the name that it was found by, which users may have noted."""
+        before = self._claimed.get(path, path)
+        try:
+            return path.rename(before)
+        except OSError:
+            return path
 
     def _holds_the_old_model(self, path: Path) -> bool:
         """Whether neither the new nor the old model could get the target's name."""
@@ -117,21 +125,43 @@ class WorkFolder:
         ended = kind in SIGNALLED or (kind is not None and not self._has_begun)
         if not ended or not self._worth_keeping or (path / "old").exists():
             return 0
-        found = {f"{REWRITTEN}/{layer.name}" for layer in (path / REWRITTEN).glob("*.safetensors")}
+        found = _rewritten_in(path)
         return len(found & self.finished.keys() if path == self.path else found)
 
     def start(self) -> None:
         """Goes on where a killed run of the same job stopped, or begins. Raises OSError."""
         for claimed in self._claimed:
             if not self.finished and self._adopt(claimed):
-                _say(f"resuming {self.target}: {len(self.finished)} files of a killed run are kept")
-            elif remove_folder(claimed):
-                _say(f"removed {claimed}, which a killed run had left")
+                _say(f"resuming {self.target}: {self._resumed()} of a stopped run")
+                continue
+            what = self._left_in(claimed)
+            if remove_folder(claimed):
+                _say(f"removed {self._claimed[claimed]}, which {what}")
         if not self.finished:
             self.path.mkdir()
             self.model.mkdir()
         self._journal = Journal(self.path / NAME, self.job, self.finished.values())
         self._has_begun = True
+
+    def _resumed(self) -> str:
+        """What there is to go on with: `2 rewritten layers and 1 finished file`."""
+        layers = len(_rewritten_in(self.path) & self.finished.keys())
+        files = len(self.of_model)
+        of_model = f"{files} finished file{'' if files == 1 else 's'}"
+        shown = layers or not files
+        found = [f"{layers} rewritten layer{'' if layers == 1 else 's'}"] if shown else []
+        return " and ".join([*found, *([of_model] if files else [])])
+
+    def _left_in(self, claimed: Path) -> str:
+        """Whose work a folder is that is of no use to this run, and what goes away with it."""
+        layers = len(_rewritten_in(claimed))
+        lost = f"; {_layers(layers)} lost" if layers else ""
+        if is_of_another_job(claimed / NAME, self.job):
+            return (
+                f"a stopped run of another conversion into {self.target} had left (another source,"
+                f" other options or another version){lost}"
+            )
+        return f"a stopped run had left{lost}"
 
     def _adopt(self, claimed: Path) -> bool:
         """Whether it holds something to go on with. Files that are half-written, and those that
@@ -231,6 +261,15 @@ class WorkFolder:
         sync_folder(self.target.parent)
         what = "is now what a killed run had finished" if is_whole else "is back: a run was killed"
         _say(f"{self.target}: {what}")
+
+
+def _rewritten_in(folder: Path) -> set[str]:
+    """The names of the rewritten layers that lie there."""
+    return {f"{REWRITTEN}/{layer.name}" for layer in (folder / REWRITTEN).glob("*.safetensors")}
+
+
+def _layers(count: int) -> str:
+    return "1 rewritten layer is" if count == 1 else f"{count} rewritten layers are"
 
 
 def _is_rewritten(name: str) -> bool:

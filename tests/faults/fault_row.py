@@ -21,8 +21,8 @@ _OF_A_KILL = r"(TMPDIR/)?\.(out|report\.json|headcount)\..*"
 _OF_TEMPFILE = r"TMPDIR/[a-z0-9_]{8}"
 _NOTES = (
     r"resuming ",
-    r"removed .*, which a killed ",
-    r"stopped; \d+ rewritten layers are kept in ",
+    r"removed .*, which a (killed sweep|stopped run) ",
+    r"stopped; \d+ rewritten layers? (is|are) kept in ",
     r".*: holds a checkpoint of step \d+ of \d+; the same command goes on from there$",
     r".*: holds no checkpoint yet, so that the same command begins with the first step; ",
     r".*: is now what a killed run had finished$",

@@ -232,9 +232,71 @@ def test_layers_that_a_signal_finds_finished_are_kept(
     (kept,) = tmp_path.iterdir()
     assert f"stopped; 2 rewritten layers are kept in {kept}" in stopped.stderr
     again = run(*options)
-    assert again.exit_code == 0 and "resuming" in again.stderr and ": 2 files of" in again.stderr
+    told = f"resuming {tmp_path / 'out'}: 2 rewritten layers of a stopped run\n"
+    assert again.exit_code == 0 and told in again.stderr
     assert contents(tmp_path / "out") == whole
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_run_that_is_stopped_twice_keeps_its_folder_and_counts_from_there(
+    command: FaultyCommand,
+    run: Callable[..., Result],
+    make_model: MakeModel,
+    prose: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = (*BEST, "--calibration", prose)
+    words = ("convert", make_model("llama"), tmp_path / "out", "--kv-heads", 2, *options)
+    assert _stopped(command, signal.SIGINT, *words).status == 130
+    (first,) = tmp_path.iterdir()
+    stopped = _stopped(command, signal.SIGINT, *words, at=CHECKED)
+    assert [*tmp_path.iterdir()] == [first]
+    assert f"stopped; 2 rewritten layers are kept in {first}: the same command" in stopped.stderr
+    told = bars(monkeypatch)
+    assert run(*options).exit_code == 0
+    assert told == [[2, 0, 0, 1]]
+
+
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
+    """Of each bar of a calibration: where it began, and what it was told since."""
+    told: list[list[float]] = []
+
+    class Bar:
+        def __init__(self, *words: object, initial: int, **others: object) -> None:
+            told.append([initial])
+
+        def update(self, count: float) -> None:
+            told[-1].append(int(count))
+
+        def close(self) -> None:
+            """It counts no more."""
+
+    monkeypatch.setattr("headcount.convert.calibrate.calibration.progress_bar", Bar)
+    return told
+
+
+@pytest.mark.parametrize("others", [("--seed", 7), ("--method", "align")])
+def test_another_conversion_says_what_it_takes_away(
+    command: FaultyCommand,
+    run: Callable[..., Result],
+    make_model: MakeModel,
+    prose: Path,
+    tmp_path: Path,
+    others: tuple[object, ...],
+) -> None:
+    options = (*BEST, "--calibration", prose)
+    out = tmp_path / "out"
+    stopped = _stopped(
+        command, signal.SIGINT, "convert", make_model("llama"), out, "--kv-heads", 2, *options
+    )
+    (kept,) = tmp_path.iterdir()
+    assert f"any other conversion into {out} removes it" in stopped.stderr
+    again = run(*options, *others)
+    assert again.exit_code == 0, again.stderr
+    told = "(another source, other options or another version); 2 rewritten layers are lost\n"
+    assert f"removed {kept}, which a stopped run of another conversion into" in again.stderr
+    assert told in again.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
@@ -256,7 +318,7 @@ def test_a_signal_while_kept_layers_are_checked_keeps_them(
     (kept,) = tmp_path.iterdir()
     assert f"stopped; 2 rewritten layers are kept in {kept}" in again.stderr
     last = run(*options)
-    assert last.exit_code == 0 and ": 2 files of" in last.stderr
+    assert last.exit_code == 0 and ": 2 rewritten layers of" in last.stderr
 
 
 def test_a_target_that_may_not_be_replaced_costs_no_kept_layers(
@@ -273,7 +335,7 @@ def test_a_target_that_may_not_be_replaced_costs_no_kept_layers(
     refused = run(*options)
     assert refused.exit_code == 2 and "--overwrite" in refused.stderr
     again = run(*options, "--overwrite")
-    assert again.exit_code == 0 and ": 2 files of" in again.stderr
+    assert again.exit_code == 0 and ": 2 rewritten layers of" in again.stderr
     assert not list(tmp_path.glob(".*"))
 
 

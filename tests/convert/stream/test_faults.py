@@ -173,7 +173,7 @@ def test_what_a_killed_run_left_is_removed(
     assert [folder.exists() for folder in (running, foreign, other)] == [True] * 3
     assert not dead.exists()
     assert reused.exists() == (int(start) == 0)  # a system that does not tell when one started
-    assert capsys.readouterr().err.count("which a killed run had left") == 2 - reused.exists()
+    assert capsys.readouterr().err.count("which a stopped run had left") == 2 - reused.exists()
 
 
 def test_a_target_that_appears_meanwhile_is_kept(
