@@ -7,10 +7,10 @@ from headcount.model.errors import HeadcountError
 
 from .gguf.gguf_file import NAME
 from .plan.errors import TargetError
-from .plan.existing import DIGEST, Existing, check_same_job
-from .plan.job import job_of
+from .plan.existing import DIGEST, Existing
 from .plan.model_card import CARD
 from .plan.plan import ConversionPlan
+from .plan.same_job import check_same_job
 from .plan.side_files import RECORD
 from .plan.source import CONFIG
 from .stream.hashing import digest_of
@@ -22,7 +22,7 @@ def check_finished(plan: ConversionPlan, existing: Existing) -> None:
     The values of the source's tensors are not read: a source file that was written, moved or
     touched after the output counts as changed.
     """
-    check_same_job(existing, job_of(plan))
+    check_same_job(existing, plan)
     _check_age(plan, existing)
     if existing.manifest.keys() != _names(plan) or not _is_measured(plan, existing.record):
         raise _other(existing, "its conversion.json was changed since it was written")

@@ -61,15 +61,6 @@ def check_foreign(existing: Existing) -> None:
         )
 
 
-def check_same_job(existing: Existing, job: str) -> None:
-    """Raises TargetError if the output was made from another source, or with other options."""
-    if existing.job != job:
-        raise TargetError(
-            f"{existing.folder}: holds a conversion of another source, or one with other options or"
-            " by another version; name another folder, or replace it with --overwrite"
-        )
-
-
 def _parse(target: Path) -> Existing | None:
     if not (target / RECORD).is_file():
         return None

@@ -20,13 +20,13 @@ from ..homes.unchanged import unchanged
 from ..importance.settling import pruned_in, settled
 from ..rewrite.planned import plan_rewriting
 from .cast import cast_config, cast_steps
-from .existing import check_same_job, read_existing
-from .job import job_of
+from .existing import read_existing
 from .leftovers import reclaimable
 from .model_card import SOURCE_CARD, beside_the_card, model_card
 from .output_files import index_name, index_of, output_files
 from .plan import ConversionPlan, LayerHeads, OutputFile
 from .request import CALIBRATION_DEVICE, CPU, ConversionRequest
+from .same_job import check_same_job
 from .side_files import is_about, shown_name, sort_side_files
 from .source import CONFIG, MERGED, ConversionSource, read_source, source_state
 from .target import check_space, check_target
@@ -51,7 +51,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     check_space(request.target, needed, plan.needed_files)
     existing = read_existing(request.target)
     if existing is not None and not request.overwrite:
-        check_same_job(existing, job_of(plan))
+        check_same_job(existing, plan)
     return plan
 
 

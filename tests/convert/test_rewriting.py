@@ -201,8 +201,12 @@ def test_a_finished_merge_is_found_and_another_one_is_not_it(tmp_path: Path) -> 
     first = run(tmp_path / "source", tmp_path / "out", 2, method="merge")
     again = run(tmp_path / "source", tmp_path / "out", 2, method="merge")
     assert again.done_before and again.layers == first.layers
-    for options in ({"method": "align"}, {"method": "merge", "grouping": "similar"}):
-        with pytest.raises(HeadcountError, match="with other options"):
+    changes: dict[str, dict[str, Any]] = {
+        r"conversion \(--method: merge then, align now\)": {"method": "align"},
+        r"\(--grouping: contiguous then, similar now\)": {"method": "merge", "grouping": "similar"},
+    }
+    for told, options in changes.items():
+        with pytest.raises(HeadcountError, match=told):
             run(tmp_path / "source", tmp_path / "out", 2, **options)
 
 

@@ -161,7 +161,8 @@ def test_another_device_is_another_job(
     """Its sums are not those of the CPU to the last bit."""
     name = "heads of random tokens"
     done = CliRunner().invoke(main, commands(name, on_device[0] / name))
-    assert (done.exit_code, "other options" in done.stderr) == (2, True), done.stderr
+    told = "holds another conversion (--calibration-device: cuda then, cpu now): name another"
+    assert (done.exit_code, told in done.stderr) == (2, True), done.stderr
 
 
 def test_a_device_without_room_says_what_to_try(

@@ -19,6 +19,7 @@ from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan.process import this_process
 from headcount.convert.plan.request import ConversionRequest
 from headcount.convert.stream.lock import TargetLock
+from headcount.model.version import __version__
 
 pytestmark = pytest.mark.needs_convert
 Change = Callable[[Path, Path], Any]
@@ -70,7 +71,11 @@ def change_file(path: Path) -> None:
         (lambda source, out: (out / "folder").mkdir(), "folder"),
         (lambda source, out: (out / "conversion.json").unlink(), "no output of headcount"),
         (lambda source, out: (out / "conversion.json").write_text("{}"), "no output of headcount"),
-        (lambda source, out: (source / "vocab.txt").write_text("new"), "other options"),
+        (
+            lambda source, out: (source / "vocab.txt").write_text("new"),
+            "source's 'vocab.txt' is new",
+        ),
+        (lambda source, out: (source / "tokenizer.json").write_text("{}"), "json' is another"),
     ],
 )
 def test_another_content_is_never_taken_for_done(
@@ -88,10 +93,40 @@ def test_another_content_is_never_taken_for_done(
 def test_other_options_are_another_conversion(source: Path, tmp_path: Path) -> None:
     run(source, tmp_path / "out")
     before = contents(tmp_path / "out")
-    for options in ({"kv": 1}, {"method": "first"}, {"seed": 3}):
-        with pytest.raises(TargetError, match="--overwrite"):
+    changes: dict[str, dict[str, Any]] = {
+        "--kv-heads: 2 then, 1 now": {"kv": 1},
+        "--method: mean then, first now": {"method": "first"},
+        "--seed: 0 then, 3 now": {"seed": 3},
+        "--max-shard-size: none then, 4096 now": {"max_shard_size": 4096},
+        "--method: mean then, merge now; --dtype: none then, float16 now": {
+            "method": "merge",
+            "dtype": "float16",
+        },
+    }
+    for told, options in changes.items():
+        with pytest.raises(TargetError) as refused:
             run(source, tmp_path / "out", **options)
+        ends = "): name another folder, or replace it with --overwrite"
+        assert str(refused.value) == f"{tmp_path / 'out'}: holds another conversion ({told}{ends}"
     assert contents(tmp_path / "out") == before
+
+
+def test_another_version_or_text_is_another_conversion(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    run(source, out)
+    record = json.loads((out / "conversion.json").read_text())
+    change_record(out, tool={**record["tool"], "version": "0.0.1"}, job="sha256:0")
+    with pytest.raises(TargetError, match=rf"\(headcount: 0.0.1 then, {__version__} now\): name"):
+        run(source, out)
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps({**config, "bos_token_id": 7}))
+    with pytest.raises(TargetError, match=r"now; the source's config, or what"):
+        run(source, out)
+    change_record(out, request=7, side_files=None, source=[], ladder={}, job="sha256:0")
+    with pytest.raises(TargetError, match=r"source: none then, "):
+        run(source, out)
 
 
 def test_overwrite_replaces_what_an_earlier_conversion_wrote(source: Path, tmp_path: Path) -> None:
