@@ -6,30 +6,57 @@ from dataclasses import asdict
 from headcount.report.report import Fact, Report
 
 from .check import Checked
+from .plan.plan import ConversionPlan
 
 
-def check_report(checked: Checked) -> Report:
-    """What both models said to the same tokens."""
+def check_report(checked: Checked, plan: ConversionPlan) -> Report:
+    """What both models said to the same tokens, of a conversion as planned."""
     return Report(
         title="Check: " + ("passed" if not checked.problems else "; ".join(checked.problems)),
         facts=tuple(_facts(checked)),
-        notes=(_note(checked),),
+        notes=(_note(checked, plan),),
         title_is_answer=True,
         document=asdict(checked),
     )
 
 
-def _note(checked: Checked) -> str:
+def _note(checked: Checked, plan: ConversionPlan) -> str:
     said = f"Both models read the same {checked.prompt_tokens} random tokens in {checked.dtype}."
     if checked.masked_heads:
         said += f" The {checked.masked_heads} pruned heads of the source gave nothing."
     if not checked.lossless:
         return (
-            f"{said} Heads were merged that were not equal, or fitted anew: this shows that the"
-            " result runs, not how good it is (headcount evaluate does)."
+            f"{said} {_moved(plan)}: this shows that the result runs, not how good it is (headcount"
+            " evaluate does)."
         )
-    rounding = f"the logits must be, but for rounding{_cast(checked)}."
-    return f"{said} All merged heads were equal: {rounding}"
+    rounding = f"the logits must be equal, but for rounding{_cast(checked)}."
+    equal = "All merged heads were equal" if _merges(plan) else "No heads were merged"
+    return f"{said} {equal}: {rounding}"
+
+
+def _moved(plan: ConversionPlan) -> str:
+    """Why the logits may be others."""
+    if plan.request.latent is not None:
+        return _of_latents(plan)
+    ladder = None if plan.rewriting is None else plan.rewriting.ladder
+    is_fitted = ladder is not None and (ladder.refit != "none" or ladder.reconstruct > 0)
+    if not _merges(plan):
+        return "No heads were merged, and weights were fitted anew"
+    fitted = ", and weights were fitted anew" if is_fitted else ""
+    return f"Heads were merged that were not equal{fitted}"
+
+
+def _merges(plan: ConversionPlan) -> bool:
+    """Whether heads become one, and not only go."""
+    return plan.request.num_key_value_heads is not None
+
+
+def _of_latents(plan: ConversionPlan) -> str:
+    is_less = any(layer.kept_after < layer.kept_before for layer in plan.layers)
+    elements = "fewer" if is_less else "as many"
+    turned = any(layer.rotated for layer in plan.layers)
+    key = ", and one key that rotates stands for those of all heads" if turned else ""
+    return f"Keys and values are rebuilt from latents of {elements} elements{key}"
 
 
 def _cast(checked: Checked) -> str:

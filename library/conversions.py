@@ -271,7 +271,7 @@ def checked_conversion(target: Path, done: "ConversionReport") -> "tuple[Report,
         pruned={layer.index: layer.pruned for layer in done.plan.layers if layer.pruned},
     )
     done.plan.source.check()
-    return check_report(checked), "; ".join(checked.problems)
+    return check_report(checked, done.plan), "; ".join(checked.problems)
 
 
 def _layer(document: Mapping[str, Any]) -> ConvertedLayer:
