@@ -51,7 +51,7 @@ def mla_rank(
     elements = share if isinstance(share, int) else int(share * kept)
     if not rotated < elements <= kept:
         raise HeadCountError(
-            f"{source.label}: a layer keeps {kept:,} elements of a token, and {rotated:,} of the"
+            f"{source.label}: a layer keeps {kept_in_words(mixer)}, and {rotated:,} of the"
             f" {elements:,} asked for are a key that rotates: --latent can be {rotated + 1:,} to"
             f" {min(kept, full_rank(mixer) + rotated):,} with --home mla"
         )
@@ -61,6 +61,20 @@ def mla_rank(
 def cache_bits(source: ConversionSource, dtype: CastName | None) -> int:
     """Of an element of the cache, in the type that the output is stored in."""
     return BITS[dtype or source.audit.spec.dtype or _ASSUMED]
+
+
+def kept_in_words(mixer: Attention) -> str:
+    """`512 elements of a token (256 of keys, 256 of values)`."""
+    keys, values = (mixer.num_key_value_heads * dim for dim in (mixer.head_dim, mixer.v_head_dim))
+    return f"{keys + values:,} elements of a token ({keys:,} of keys, {values:,} of values)"
+
+
+def _most(mixer: Attention) -> str:
+    """The largest latent that is of use, and why it is."""
+    most = full_rank(mixer)
+    if most == kept_elements(mixer):
+        return f"{most:,}, at which nothing is lost"
+    return f"{most:,}: keys and values are made of {most:,} elements, so that no more is of use"
 
 
 def _check_layers(source: ConversionSource, size: LayerRanks) -> None:
@@ -101,12 +115,12 @@ def _rank(source: ConversionSource, where: Where, mixer: Attention, size: int | 
     rank = size if isinstance(size, int) else int(size * kept)
     if rank < 1:
         raise HeadCountError(
-            f"{source.label}: layer {where[0]} keeps {kept:,} elements of a token, and {size} of"
-            " them is less than one"
+            f"{source.label}: layer {where[0]} keeps {kept_in_words(mixer)}, and {size} of them is"
+            " less than one"
         )
     if rank > kept:
         raise HeadCountError(
-            f"{source.label}: layer {where[0]} keeps {kept:,} elements of a token: a latent of"
-            f" {rank:,} saves nothing; --latent can be 1 to {full_rank(mixer):,}"
+            f"{source.label}: layer {where[0]} keeps {kept_in_words(mixer)}: a latent of {rank:,}"
+            f" saves nothing; --latent can be 1 to {_most(mixer)}"
         )
     return min(rank, full_rank(mixer))

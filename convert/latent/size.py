@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from headcount.model.errors import HeadcountError
+from headcount.model.limits import NUMBER_CHARACTERS
 from headcount.model.units import parse_bytes
 
 from ..plan.by_layer import parse_by_layer
@@ -42,7 +43,7 @@ def parse_latent_size(text: str) -> LatentSize:
     as `48KiB`, or `by-layer`. Raises HeadcountError."""
     if text == BY_LAYER:
         return BY_LAYER
-    if text.isascii() and text.isdecimal() and len(text) <= 6:
+    if text.isascii() and text.isdecimal() and len(text) <= NUMBER_CHARACTERS.most:
         return int(text)
     if _BYTES.fullmatch(text):
         return BytesPerToken(parse_bytes(text))

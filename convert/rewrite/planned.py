@@ -103,8 +103,8 @@ def _tiny(
     kept = max(kept_elements(source.attention_map.mixers[where]) for where in ranks)
     if size * _SHARES <= kept:
         yield (
-            f"--latent {size} keeps {size} of the {kept:,} elements of a token and layer: next to"
-            f" nothing; a share is written --latent 1/{size}"
+            f"--latent {size} keeps {size} of the {kept:,} elements, of keys and values, of a token"
+            f" and layer: next to nothing; a share is written --latent 1/{size}"
         )
 
 

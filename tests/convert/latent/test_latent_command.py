@@ -63,7 +63,7 @@ def test_a_dry_run_says_what_will_be_kept(save_model: SaveModel, tmp_path: Path)
     assert "KV cache     512 B -> 128 B a token (float32), 4 times smaller" in said
     assert "a share is written" not in said
     two = run("convert", source, tmp_path / "out", "--latent", "2", "--dry-run").stdout
-    assert "keeps 2 of the 64 elements" in two and "--latent 1/2" in two
+    assert "keeps 2 of the 64 elements, of keys and values," in two and "--latent 1/2" in two
     assert not (tmp_path / "out").exists()
 
 
@@ -72,7 +72,13 @@ def test_a_dry_run_says_what_will_be_kept(save_model: SaveModel, tmp_path: Path)
     [
         (("--latent", "0"), "at least one element"),
         (("--latent", "3/2"), "from 0 to 1"),
-        (("--latent", "33"), "saves nothing"),
+        (
+            ("--latent", "33"),
+            "keeps 32 elements of a token (16 of keys, 16 of values): a latent of 33 saves nothing;"
+            " --latent can be 1 to 32, at which nothing is lost",
+        ),
+        (("--latent", "9999999"), "a latent of 9,999,999 saves nothing; --latent can be 1 to 32,"),
+        (("--latent", "9" * 61), "is no size of a latent"),
         (("--latent", "1MiB"), "save nothing"),
         (("--latent", "some"), "is no size of a latent"),
         (("--latent", "8", "--kv-heads", "1"), "--kv-heads does not go with --latent"),
@@ -91,6 +97,16 @@ def test_what_does_not_go_is_refused(
     result = run("convert", source, tmp_path / "out", *options, status=2)
     assert said in result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_a_latent_is_no_larger_than_what_keys_and_values_are_made_of(
+    save_model: SaveModel, tmp_path: Path
+) -> None:
+    """GPT-2 has as many keys as its hidden states have elements, and as many values."""
+    source = save_model("gpt2", tokens="none")
+    said = run("convert", source, tmp_path / "out", "--latent", "65", status=2).output
+    assert "keeps 64 elements of a token (32 of keys, 32 of values): a latent of 65 saves" in said
+    assert "can be 1 to 32: keys and values are made of 32 elements, so that no more is" in said
 
 
 def test_a_result_is_no_source(save_model: SaveModel, tmp_path: Path) -> None:
