@@ -10,8 +10,9 @@ from headcount.running.asked_for import need_files, need_text, read_twice
 from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, on_signals
 
-from .console import Command, write_list, write_reports
+from .console import write_list, write_reports
 from .convert_conflicts import check_together
+from .convert_headings import ConvertCommand
 from .convert_options import (
     CONVERSION,
     SWEEP,
@@ -26,7 +27,7 @@ from .options.shared import PATH
 from .output.telling import say_if_without_charts, say_warnings
 
 
-@click.command(cls=Command)
+@click.command(cls=ConvertCommand)
 @click.argument("source", required=False)
 @click.argument("target", type=PATH, required=False)
 @conversion_options

@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -17,6 +18,7 @@ import headcount.commands
 from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
 from headcount.cli import COMMANDS, main
 from headcount.commands.audit import audit
+from headcount.commands.convert import convert
 
 
 def run(*arguments: str) -> Result:
@@ -451,3 +453,21 @@ def test_defaults_of_options_are_those_of_the_request() -> None:
     defaults = {field.name: field.default for field in fields(ConversionRequest)}
     shown = {p.name: p.default for p in COMMANDS["convert"].params if getattr(p, "show_default", 0)}
     assert {name: defaults[name] for name in ("seed", "home", "workers")}.items() <= shown.items()
+
+
+def test_each_option_of_convert_stands_under_one_heading_of_its_help() -> None:
+    context = click.Context(convert, info_name="convert", help_option_names=["-h", "--help"])
+    own = {p.name for p in convert.params if isinstance(p, click.Option)}
+    named = [name for names in convert.headings.values() for name in names]
+    assert sorted(named) == sorted(own, key=str)
+    said = run("convert", "--help").stdout
+    said = said[said.index("What is made:") :]
+    for param in convert.get_params(context):
+        if isinstance(param, click.Option):
+            (flag, *_) = [one for one in param.opts if one.startswith("--")]
+            assert len(re.findall(rf"(?m)^  (?:-\w, )?{flag}(?![\w-])", said)) == 1, flag
+    headings = re.findall(r"(?m)^([A-Z].*):\n  -", said)
+    assert headings == [*convert.headings] and len(headings) > 5
+    assert (
+        said.index("What is made:") < said.index("  --kv-heads N ") < said.index("How it is made")
+    )
