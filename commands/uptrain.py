@@ -8,7 +8,7 @@ import click
 from headcount.running.asked_for import need_files, need_folder
 from headcount.running.extra import need_extra
 from headcount.running.signals import exit_at_once, exit_cleanly, on_signals
-from headcount.uptrain.uptrain_request import COMPUTE_DTYPES, DECAYS, UptrainRequest
+from headcount.uptrain.uptrain_request import COMPUTE_DTYPES, DECAYS, UptrainRequest, check_read
 
 from .console import Command, write_reports
 from .launched import in_main_process
@@ -156,15 +156,16 @@ def uptrain(
         need_folder(converted)
         need_folder(teacher)
         need_files((*texts, *pairs))
-        from headcount.uptrain.uptrain_report import uptraining_report
-        from headcount.uptrain.uptraining import uptrain
-
         target = options.get("output_dir")
         read = [Path(converted), Path(teacher)]
         check_report_path(output, read if target is None else [*read, target])
         request = UptrainRequest(
             converted=converted, teacher=teacher, texts=texts, pairs=pairs, **options
         )
+        check_read(request)
+        from headcount.uptrain.uptrain_report import uptraining_report
+        from headcount.uptrain.uptraining import uptrain
+
         with on_signals(exit_cleanly):
             report = uptrain(request)
         write_reports([uptraining_report(report)], form, output)

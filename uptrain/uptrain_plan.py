@@ -20,7 +20,7 @@ from .own_words import OwnWords
 from .planned_rows import Models, PlannedRows, rows_of_pairs, rows_of_texts
 from .rows import Rows, batch_rows
 from .schedule import LearningRate, Phase, phases
-from .uptrain_request import UptrainRequest
+from .uptrain_request import UptrainRequest, check_read
 
 DEFAULT_SEQUENCE_LENGTH = 1024
 Targets = Literal["as given", "said by the teacher"]
@@ -100,10 +100,10 @@ class UptrainPlan:
 def open_models(request: UptrainRequest) -> Models:
     """Both models, which belong together and to the files that rows are cut from. Raises
     HeadcountError."""
+    check_read(request)
     student, teacher = (
         open_runnable(name, encoder_decoders=True) for name in (request.converted, request.teacher)
     )
-    _check_files(request, student)
     _check_models(student, teacher)
     return Models(
         student=student,
@@ -180,27 +180,6 @@ def _refuse_few(request: UptrainRequest, read: PlannedRows) -> None:
         f"the text gives {found:,} rows of {each:,} tokens to train on, a batch takes"
         f" {request.batch_size:,}: give more text, or a smaller --batch-size or --sequence-length"
     )
-
-
-def _check_files(request: UptrainRequest, student: RunnableModel) -> None:
-    has_encoder = is_encoder_decoder(student.config)
-    if request.pairs and not has_encoder:
-        raise HeadcountError(
-            f"{student.id}: --pairs is for encoder-decoders; of a decoder give --text"
-        )
-    if request.pairs and request.texts:
-        raise HeadcountError(
-            "--pairs and --text: give one of them; of pairs the targets are learned, of the lines"
-            " of a text what the original says of them"
-        )
-    if not (request.pairs or request.texts):
-        more = (
-            "; of an encoder-decoder --pairs FILE (sources and targets, .tsv or .jsonl), or --text"
-            " FILE, each line of which is a source"
-        )
-        raise HeadcountError(
-            f"{student.id}: nothing to learn from: give --text FILE{more if has_encoder else ''}"
-        )
 
 
 def _check_models(student: RunnableModel, teacher: RunnableModel) -> None:

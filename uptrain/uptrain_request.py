@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from headcount.audit import audit_model
+from headcount.model.errors import HeadcountError
+
 Decay = Literal["cosine", "linear"]
 DECAYS: tuple[Decay, ...] = get_args(Decay)
 ComputeDtype = Literal["float32", "bfloat16"]
@@ -39,3 +42,33 @@ class UptrainRequest:
     seed: int = 0
     checkpoint_every: int = 100  # steps; 0: none but that between the phases
     resume: bool = True
+
+
+def check_read(request: UptrainRequest) -> None:
+    """Raises HeadcountError unless there are texts to learn from, or pairs of an encoder-decoder.
+
+    Light: what is missing is told before torch is imported.
+    """
+    if request.pairs and request.texts:
+        raise HeadcountError(
+            "--pairs and --text: give one of them; of pairs the targets are learned, of the lines"
+            " of a text what the original says of them"
+        )
+    if request.pairs and not _has_encoder(request.converted):
+        raise HeadcountError(
+            f"{request.converted}: --pairs is for encoder-decoders; of a decoder give --text"
+        )
+    if not (request.pairs or request.texts):
+        more = (
+            "; of an encoder-decoder --pairs FILE (sources and targets, .tsv or .jsonl), or --text"
+            " FILE, each line of which is a source"
+        )
+        raise HeadcountError(
+            f"{request.converted}: nothing to learn from: give --text FILE"
+            f"{more if _has_encoder(request.converted) else ''}"
+        )
+
+
+def _has_encoder(folder: str) -> bool:
+    stacks = {layer.stack for layer in audit_model(folder).spec.layers}
+    return stacks >= {"encoder", "decoder"}

@@ -66,6 +66,9 @@ OF_A_MODEL = [
     ("convert mha --sweep 3", "cannot be pooled to 3"),
     ("convert mha --sweep 2,1 --sweep-methods nice", "'nice' is not one of"),
     ("convert mha taken --sweep 2,1 --max-delta-loss 1", "taken: exists"),
+    ("uptrain mha --teacher mha", "mha: nothing to learn from: give --text FILE"),
+    ("uptrain mha --teacher mha --pairs taken/notes.txt", "of a decoder give --text"),
+    ("uptrain mha --teacher mha --text taken/notes.txt --pairs taken/notes.txt", "give one of"),
 ]
 
 
