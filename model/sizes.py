@@ -59,7 +59,7 @@ def fill_in(spec: ModelSpec, request: AuditRequest) -> Sizes:
     if request.kv_dtype is not None and request.kv_dtype != "auto":
         kv_dtype, source = resolve_cache_dtype(request.kv_dtype), "asked for"
     elif spec.dtype is not None:
-        kv_dtype, source = spec.dtype, "the model's dtype"
+        kv_dtype, source = spec.dtype, spec.dtype_source
     else:
         kv_dtype, source = "bfloat16", "assumed: the config names no dtype"
     if request.batch_size < 1:

@@ -106,7 +106,8 @@ class Origin(NamedTuple):
 class ModelSpec:
     """A model's layers and the few facts that the formulas need.
 
-    `parameters` is None where neither a header, nor the catalogue, nor the architecture can say;
+    `dtype` is what its cache holds unless another is asked for, and `dtype_source` says whose that
+    is. `parameters` is None where neither a header, the catalogue nor the architecture can say;
     `parameters_unknown` is a clause that says why the config does not.
     `assumptions`: what was assumed where nothing describes the model_type, whose config was read by
     the standard names; empty for a type that is known.
@@ -121,6 +122,7 @@ class ModelSpec:
     max_position_embeddings: int | None
     encoder_tokens: int
     tie_word_embeddings: bool
+    dtype_source: str = "the model's dtype"
     parameters: int | None = None
     parameters_source: str | None = None
     parameters_unknown: str | None = None

@@ -17,6 +17,9 @@ from .keys import Keys
 from .states import recurrent_mixers
 from .windows import windows
 
+# Of llama.cpp's cache, whatever the types of the weights, unless --cache-type-k/v say otherwise.
+CACHE_DTYPE, CACHE_DTYPE_SOURCE = "float16", "llama.cpp's default"
+
 
 def gguf_spec(metadata: Mapping[str, Any], where: str) -> ModelSpec:
     """The layers that the key-values describe. Raises HeadcountError."""
@@ -39,7 +42,8 @@ def gguf_spec(metadata: Mapping[str, Any], where: str) -> ModelSpec:
         layers=layers,
         hidden_size=hidden,
         vocab_size=keys.integer("vocab_size") or _token_count(metadata),
-        dtype="float16",  # of the cache, unless llama.cpp is told another by --cache-type-k/v
+        dtype=CACHE_DTYPE,
+        dtype_source=CACHE_DTYPE_SOURCE,
         max_position_embeddings=_context(keys),
         encoder_tokens=0,
         tie_word_embeddings=True,

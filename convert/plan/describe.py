@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from headcount.arch.gguf.spec import CACHE_DTYPE_SOURCE
 from headcount.model import limits
 from headcount.model.units import format_bytes, format_indices
 from headcount.report.report import shown
@@ -104,7 +105,12 @@ def cache_in_words(plan: ConversionPlan) -> str:
     """What a token takes in the layers that change, before and after."""
     before, after = plan.cache_nbytes
     changed = f"{before:,} B -> {after:,} B a token"
-    return f"{changed} ({plan.cache_dtype}), {before / after:.4g} times smaller{_in_these(plan)}"
+    smaller = f"{before / after:.4g} times smaller than the source's{_in_these(plan)}"
+    return f"{changed} ({plan.cache_dtype}{_whose_dtype(plan)}), {smaller}"
+
+
+def _whose_dtype(plan: ConversionPlan) -> str:
+    return "" if plan.gguf is None else f", {CACHE_DTYPE_SOURCE}"
 
 
 def _parts(rewriting: Rewriting) -> str:

@@ -73,7 +73,7 @@ class ConversionPlan:
     `home` says which class holds the result and why; `config` and `index` are the JSON objects to
     write; `findings` are the source's warnings, which the output may inherit. `layer_count` are all
     layers of the model, `layers` those whose K/V heads change; `cache_dtype` is the element type of
-    the source's cache, in which sizes of both caches are said. `rewriting` says what is done to the
+    the result's cache, in which sizes of both caches are said. `rewriting` says what is done to the
     source's tensors before the steps read them, None: nothing. `importance` is what the query heads
     that go were chosen by, None where they were named, or none goes; `budget` how K/V heads or
     ranks were found for each layer, None where they were named. `card` is the README.md to

@@ -5,6 +5,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
+from headcount.arch.gguf.spec import CACHE_DTYPE
 from headcount.model.errors import HeadcountError, MissingExtraError
 from headcount.model.sizes import AuditRequest, fill_in
 from headcount.running.launched import is_launched
@@ -89,7 +90,7 @@ def plan_of(source: ConversionSource, request: ConversionRequest) -> ConversionP
         files=files,
         dropped=draft.dropped,
         layers=tuple(_layer(index, home) for index in draft.layers),
-        cache_dtype=fill_in(source.audit.spec, AuditRequest()).kv_dtype,
+        cache_dtype=_cache_dtype(source, request),
         layer_count=len({*draft.layers, *(la.index for la in source.audit.spec.layers)}),
         config=cast,
         config_changes=(*changes, *untied, *dtype_changes),
@@ -153,6 +154,13 @@ def _gguf(
     steps = tuple(step for file in files for step in file.steps)
     name = request.source_name or shown_name(source.folder.name)
     return planned_file(steps, config, request.dtype, folder=source.folder, name=name)
+
+
+def _cache_dtype(source: ConversionSource, request: ConversionRequest) -> str:
+    """What an audit of the result will say that its cache holds."""
+    if request.is_gguf:
+        return CACHE_DTYPE
+    return request.cast or fill_in(source.audit.spec, AuditRequest()).kv_dtype
 
 
 def _layer(index: int, home: Home) -> LayerHeads:

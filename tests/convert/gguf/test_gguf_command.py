@@ -93,6 +93,29 @@ def test_element_types(llama: Path, tmp_path: Path, dtype: str, kind: str, near:
     assert torch.allclose(_tensors(path)["blk.0.ffn_up.weight"], source, rtol=near, atol=0)
 
 
+@pytest.mark.parametrize(
+    ("options", "cache"),
+    [
+        (("--format", "gguf", "--dtype", "q8_0"), "(float16, llama.cpp's default)"),
+        (("--dtype", "bfloat16"), "(bfloat16)"),
+        ((), "(float32)"),
+    ],
+)
+def test_the_cache_is_told_in_the_type_that_the_result_has(
+    llama: Path, tmp_path: Path, options: tuple[str, ...], cache: str
+) -> None:
+    """As an audit of the result says it."""
+    done = run(llama, tmp_path / "out", "--kv-heads", 2, *options)
+    config = json.loads((llama / "config.json").read_text())
+    elements = config["num_hidden_layers"] * 2 * 2 * config["head_dim"]
+    each = elements * (4 if "32" in cache else 2)
+    assert f"{2 * each:,} B -> {each:,} B a token {cache}, 2 times smaller" in done.stdout
+    (found,) = (tmp_path / "out").glob("model.[gs]*")
+    place = found if found.suffix == ".gguf" else tmp_path / "out"
+    said = CliRunner().invoke(main, ["audit", str(place), "--details"]).stdout
+    assert f"{each:,} B" in said and cache.strip("()").partition(",")[0] in said
+
+
 def test_q8_0_is_a_scale_and_rounded_quotients(llama: Path, tmp_path: Path) -> None:
     path = converted(llama, tmp_path / "out", dtype="q8_0")
     found = read_file(path)

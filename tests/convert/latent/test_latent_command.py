@@ -60,7 +60,9 @@ def test_a_dry_run_says_what_will_be_kept(save_model: SaveModel, tmp_path: Path)
     source = save_model("gpt2", tokens="none")
     said = run("convert", source, tmp_path / "out", "--latent", "16", "--dry-run").stdout
     assert "elements of a token 64 -> a latent of 16" in said
-    assert "KV cache     512 B -> 128 B a token (float32), 4 times smaller" in said
+    assert (
+        "KV cache     512 B -> 128 B a token (float32), 4 times smaller than the source's" in said
+    )
     assert "a share is written" not in said
     two = run("convert", source, tmp_path / "out", "--latent", "2", "--dry-run").stdout
     assert "keeps 2 of the 64 elements, of keys and values," in two and "--latent 1/2" in two
