@@ -54,7 +54,7 @@ def diff_report(a: Audit, b: Audit, request: AuditRequest) -> Report:
     layers = dict(_layer_differences(_layers(a, sizes[0]), _layers(b, sizes[1])))
     same = not model and not layers
     tables = (
-        _model_table(_model_values(a, sizes[0]), _model_values(b, sizes[1])),
+        *_model_tables(_model_values(a, sizes[0]), _model_values(b, sizes[1])),
         *((_layer_table(layers),) if layers else ()),
     )
     return Report(
@@ -148,6 +148,7 @@ def _layer_differences(
             yield key, found
 
 
+_SHOWN = 6  # rows of layers, without --details
 _SIDES = (
     Column(key="field", title="Field"),
     Column(key="a", title="A"),
@@ -165,9 +166,15 @@ def _row(name: str, a: object, b: object) -> tuple[object, ...]:
     return (name, cell(a, unit) or "-", cell(b, unit) or "-", ratio)
 
 
-def _model_table(a: Mapping[str, object], b: Mapping[str, object]) -> Table:
-    rows = tuple(_row(name, a[name], b[name]) for name in a)
-    return Table(key="model", title="Model", columns=_SIDES, rows=rows)
+def _model_tables(a: Mapping[str, object], b: Mapping[str, object]) -> Iterator[Table]:
+    """What differs, and what does not, which --details shows."""
+    for key, title, same, brief in (
+        ("model", "Models", False, None),
+        ("same", "The same of both", True, 0),
+    ):
+        rows = tuple(_row(name, a[name], b[name]) for name in a if (a[name] == b[name]) is same)
+        if rows:
+            yield Table(key=key, title=title, columns=_SIDES, rows=rows, brief=brief)
 
 
 def _layer_table(layers: Mapping[_Place, tuple[Difference, ...]]) -> Table:
@@ -181,6 +188,7 @@ def _layer_table(layers: Mapping[_Place, tuple[Difference, ...]]) -> Table:
     return Table(
         key="layers",
         title="Layers that differ",
+        brief=_SHOWN,
         columns=(Column(key="layers", title="Layers"), *_SIDES),
         rows=tuple(
             (

@@ -8,7 +8,7 @@ import click
 
 from .console import Command, write_reports
 from .options.completion import complete_model
-from .options.shared import output_options, workload_options
+from .options.shared import details_option, output_options, workload_options
 
 
 @click.command(cls=Command)
@@ -16,6 +16,7 @@ from .options.shared import output_options, workload_options
 @click.argument("b", metavar="B", shell_complete=complete_model)
 @workload_options
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if anything differs.")
+@details_option
 @output_options
 def diff(a: str, b: str, exit_code: bool, form: str, output: Path | None, **workload: Any) -> None:
     """Say what differs between models A and B, layer by layer.

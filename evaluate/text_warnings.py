@@ -44,13 +44,15 @@ def _unknown_tokens(plan: EvaluationPlan) -> tuple[str, ...]:
 def _poor_loss(plan: EvaluationPlan, score: ModelScore) -> tuple[str, ...]:
     """A model that was made for such a text is far better than one that knows how often each token
     comes and nothing else."""
-    if score.tokens < _ENOUGH or score.loss < unigram_entropy(plan.tokens.ids) - _FAR_BETTER:
+    entropy = unigram_entropy(plan.tokens.ids)
+    if score.tokens < _ENOUGH or score.loss < entropy - _FAR_BETTER:
         return ()
+    worse = "worse" if score.loss > entropy else "hardly better"
     return (
-        f"{score.id}: a loss of {score.loss:.2f} nats a token is hardly better than"
-        f" {unigram_entropy(plan.tokens.ids):.2f}, which the frequencies of the tokens alone give:"
-        f" {plan.text.name} does not suit the model, and changes of the loss say little; go by the"
-        " KL divergence, or give another --text (--documents, if it is many short ones)",
+        f"{score.id}: a loss of {score.loss:.2f} nats a token is {worse} than {entropy:.2f}, which"
+        f" the frequencies of the tokens alone give: {plan.text.name} does not suit the model, or"
+        " the model is damaged, and changes of the loss say little; go by the KL divergence, or"
+        " give another --text (--documents, if it is many short ones)",
     )
 
 

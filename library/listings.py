@@ -121,7 +121,7 @@ class RulesResult(ListResult):
 
 _MODELS = (
     Column(key="id", title="Model"),
-    Column(key="aliases", title="Aliases"),
+    Column(key="aliases", title="Aliases", drop=1),
     Column(key="model_type", title="model_type"),
     Column(key="parameters", title="Parameters", unit="parameters"),
     Column(key="auditable", title="Audit"),

@@ -294,7 +294,8 @@ def _left_out(report: Report, view: View) -> Iterator[str]:
     for table in hidden:
         title = re.split(r", |:", printable(table.title))[0]
         if title:
-            yield title[:1].lower() + title[1:]
+            is_word = title[1:2].islower()  # as K/V is not
+            yield title[:1].lower() + title[1:] if is_word else title
     if unnamed := sum(not table.title for table in hidden):
         yield f"{unnamed:,} {'table' if unnamed == 1 else 'tables'}"
     if report.is_summary and not view.details:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -129,13 +130,25 @@ def _as_checkpoint(entry: CatalogueEntry, name: str, own: dict[str, Any] | None)
 
 
 def search_catalogue(text: str) -> tuple[CatalogueRow, ...]:
-    """The models whose id, alias or model_type holds every word of `text`."""
+    """The models whose id, alias or model_type holds every word of `text`: first those with a name
+    that begins with the first of them."""
     words = text.casefold().split()
-    return tuple(
+    found = (
         row
         for row in catalogue()
         if all(w in " ".join((*row.names, row.model_type or "")).casefold() for w in words)
     )
+
+    return tuple(sorted(found, key=lambda row: _how_far(row, words[:1])))
+
+
+def _how_far(row: CatalogueRow, begins: Sequence[str]) -> int:
+    """0 where a name begins with the word, 1 where it does behind the organisation, else 2."""
+    names = [name.casefold() for name in row.names]
+    if all(any(name.startswith(word) for name in names) for word in begins):
+        return 0
+    own = [name.rpartition("/")[2] for name in names]
+    return 1 if all(any(name.startswith(word) for name in own) for word in begins) else 2
 
 
 def nearest(name: str) -> tuple[str, ...]:

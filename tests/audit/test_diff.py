@@ -65,6 +65,18 @@ def test_the_table_collapses_equal_layers() -> None:
     assert "hold 4,096 tokens" in result.stdout
 
 
+def test_what_does_not_differ_is_a_detail() -> None:
+    words = ("diff", "llama-2-7b", "llama-3-8b")
+    brief, whole = run(*words).stdout, run(*words, "--details").stdout
+    assert "vocab_size" in brief and "hidden_size" not in brief
+    assert "--details also shows: the same of both." in brief
+    same = whole.partition("The same of both")[2].partition("Layers that differ")[0]
+    assert ["hidden_size", "4,096", "4,096"] in [line.split() for line in same.splitlines()]
+    assert "vocab_size" not in same
+    many = run("diff", "gemma-3-27b-it", "qwen3-8b").stdout
+    assert "more rows (--details)" in many.partition("Layers that differ")[2]
+
+
 def test_both_caches_hold_as_many_tokens(tmp_path: Path) -> None:
     a, b = made(tmp_path / "a"), made(tmp_path / "b", max_position_embeddings=9999)
     report = json.loads(run("diff", a, b, "--format", "json").stdout)

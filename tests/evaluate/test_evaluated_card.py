@@ -194,6 +194,8 @@ def test_a_warning_of_the_text_goes_into_the_card(save_model: SaveModel, tmp_pat
         assert done.exit_code == 0, done.stderr
         assert f"{text} does not suit the model" in done.stderr
         (line,) = re.findall(r"^- (.* does not suit the model, .*)$", card(target), flags=re.M)
+        loss, told, entropy = re.findall(r"loss of (.*) nats .* is (.*) than (.*), which", line)[0]
+        assert told == ("worse" if float(loss) > float(entropy) else "hardly better")
         who = {"original": "The original", "model": "This model"}[name]
         assert line.startswith(f"{who}: a loss of ") and "text.txt does not suit" in line
         assert str(tmp_path) not in card(target)

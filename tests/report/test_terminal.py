@@ -102,6 +102,7 @@ def test_a_report_becomes_shorter_in_the_order_that_is_said() -> None:
         tables=(
             Table("shown", "Shown", (Column("n", "N"),), many, brief=30),
             Table("hidden", "Hidden, quite", (Column("n", "N"),), many, brief=0),
+            Table("kv", "K/V heads", (Column("n", "N"),), many, brief=0),
         ),
         notes=("To start: " + "word " * 60,),
         is_brief=True,
@@ -119,9 +120,9 @@ def test_a_report_becomes_shorter_in_the_order_that_is_said() -> None:
     assert "word word" in fewer and "Fact 5" in fewer and "hidden" in fewer
     more = tuple(Fact(f"x{n}", f"More {n}", n) for n in range(12))
     text = shown(report._replace(facts=(*report.facts, *more[:5])))
-    assert "word …\n" in text and "also shows: hidden, 5 figures." in text
+    assert "word …\n" in text and "also shows: hidden, K/V heads, 5 figures." in text
     text = shown(report._replace(facts=(*report.facts, *more)))
-    assert "also shows: shown, 1 table, 5 figures." in text and "more rows" not in text
+    assert "also shows: shown, 2 tables, 5 figures." in text and "more rows" not in text
     whole = render([report], "table", View(width=80))
     assert whole.count("word") == 90 and "Fact 5" in whole and "39" in whole
 

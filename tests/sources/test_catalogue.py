@@ -158,6 +158,14 @@ def test_search_takes_words_in_any_order() -> None:
     assert search_catalogue("no such model") == ()
 
 
+def test_models_whose_names_begin_with_the_word_are_found_first() -> None:
+    found = [row.id for row in search_catalogue("qwen")]
+    theirs, others = found.index("Qwen/Qwen3-8B"), found.index("nvidia/Qwen3-235B-A22B-NVFP4")
+    assert theirs < others < found.index("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B")
+    assert "meta-llama/" in search_catalogue("llama 3.1 8b")[0].id
+    assert len(search_catalogue("")) > 300
+
+
 def test_an_unknown_name_offers_the_nearest() -> None:
     with pytest.raises(UnknownModelError, match="llama-3-8b"):
         audit_model("lama-3-8b")
