@@ -42,9 +42,14 @@ _LATENTS = (
     Column(key="key_error", title="K lost", unit="percent"),
     Column(key="value_error", title="V lost", unit="percent"),
 )
+_ROTATED = Column(key="rotated_error", title="K not turned", unit="percent")
 _OF_LATENTS = (
     "Elements: kept of a token and layer, as keys and values before. Lost: roots of the shares that"
     " are lost of the squares of the scores (K) and of the output (V), before anything is refitted."
+)
+_OF_ROTATED = (
+    "Not turned: root of the share of the keys, as scores weigh it, that is read at its mean"
+    " rotation and not at that of its position; K lost leaves it out."
 )
 _MOVED = "Moved: |merged - member| / |member| over all K (V) heads of a layer; 0 % is lossless."
 _LOST = (
@@ -70,7 +75,7 @@ def conversion_report(report: ConversionReport) -> Report:
             *(table._replace(brief=0) for table in _files(report)),
         ),
         notes=(
-            *_explained(report.plan),
+            *_explained(report),
             *_inputs(report),
             *fitted_notes(report),
             *_missing(report.plan.left_files),
@@ -117,12 +122,14 @@ def _format(plan: ConversionPlan) -> Iterator[Fact]:
         )
 
 
-def _explained(plan: ConversionPlan) -> Iterator[str]:
+def _explained(report: ConversionReport) -> Iterator[str]:
     """What the columns of the layers say."""
-    if plan.request.latent is not None:
+    if report.plan.request.latent is not None:
         yield _OF_LATENTS
-    elif plan.layers:
-        yield _MOVED if plan.rewriting is None else _LOST
+        if _not_turned(report):
+            yield _OF_ROTATED
+    elif report.plan.layers:
+        yield _MOVED if report.plan.rewriting is None else _LOST
 
 
 def _layers(report: ConversionReport) -> Iterator[Table]:
@@ -131,8 +138,14 @@ def _layers(report: ConversionReport) -> Iterator[Table]:
     rewritten, pairs = plan.rewriting is not None, zip(plan.layers, report.layers, strict=True)
     columns: tuple[Column, ...] = _LATENTS
     if plan.request.latent is not None:
+        turned = _not_turned(report)
+        columns = (*_LATENTS, _ROTATED) if turned else _LATENTS
         rows = tuple(
-            (planned.index, planned.kept_before, planned.latent_rank, *_errors(layer, False))
+            (
+                *(planned.index, planned.kept_before, planned.latent_rank),
+                *_errors(layer, False),
+                *((turned[planned.index],) if turned else ()),
+            )
             for planned, layer in pairs
         )
     else:
@@ -143,6 +156,19 @@ def _layers(report: ConversionReport) -> Iterator[Table]:
         )
     if rows:
         yield Table(key="layers", title="Layers", columns=columns, rows=rows)
+
+
+def _not_turned(report: ConversionReport) -> dict[int, float]:
+    """In percent, by layer; empty where keys keep their rotation."""
+    made = {
+        layer["index"]: (layer["rewritten"] or {}).get("latent") or {}
+        for layer in report.record["layers"]
+    }
+    return {
+        index: 100 * found["rotated_error"] ** 0.5
+        for index, found in made.items()
+        if "rotated_error" in found
+    }
 
 
 def _errors(layer: LayerError, rewritten: bool) -> Iterator[float | None]:

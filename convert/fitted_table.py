@@ -32,13 +32,13 @@ def fitted_tables(report: ConversionReport) -> Iterator[Table]:
 
 def fitted_notes(report: ConversionReport) -> Iterator[str]:
     """What the table means, and what was asked for and could not be fitted."""
-    if not any(fitted_tables(report)):
+    shown = {column.key for table in fitted_tables(report) for column in table.columns}
+    if not shown:
         return
+    said = (words for keys, words in _MEANING if keys & shown)
     yield (
-        "Fitted to text: roots of squared errors, relative, on text that was held out. Output: of"
-        " what the attention should give, merged and after each step. Layer: of what the layer"
-        " gives, before and after its MLP was refitted. Scores: KL divergence of the attention"
-        " weights, before and after the temperature."
+        "Fitted to text: roots of squared errors, relative, on text that was held out."
+        f" {' '.join(said)}"
     )
     layers = [(layer["index"], _found(layer)) for layer in report.record["layers"]]
     without = [index for index, found in layers if found.get("mlp_error", found) is None]
@@ -74,7 +74,7 @@ def _divergence(key: str) -> _Find:
 _COLUMNS: tuple[tuple[Column, _Find], ...] = (
     (Column(key="scores_before", title="Scores", unit="loss"), _divergence("before")),
     (Column(key="scores_after", title="tempered", unit="loss"), _divergence("after")),
-    (Column(key="merged", title="Output merged", unit="percent"), _error("output_error", "merged")),
+    (Column(key="merged", title="Output before", unit="percent"), _error("output_error", "merged")),
     (Column(key="refit", title="o refitted", unit="percent"), _error("output_error", "refit")),
     (
         Column(key="reconstructed", title="reconstructed", unit="percent"),
@@ -82,4 +82,18 @@ _COLUMNS: tuple[tuple[Column, _Find], ...] = (
     ),
     (Column(key="mlp_before", title="Layer before", unit="percent"), _error("mlp_error", "before")),
     (Column(key="mlp_after", title="MLP refitted", unit="percent"), _error("mlp_error", "after")),
+)
+_MEANING = (
+    (
+        {"merged", "refit", "reconstructed"},
+        "Output: of what the attention should give, before and after each step.",
+    ),
+    (
+        {"mlp_before", "mlp_after"},
+        "Layer: of what the layer gives, before and after its MLP was refitted.",
+    ),
+    (
+        {"scores_before", "scores_after"},
+        "Scores: KL divergence of the attention weights, before and after the temperature.",
+    ),
 )

@@ -147,7 +147,7 @@ def test_the_record_has_what_every_step_found_and_left(
     assert json.loads(again.stdout) == record
     table = run(*BEST, "--calibration", prose).stdout
     head, row = _fitted(table)
-    titles = ("Scores", "tempered", "Output merged", "o refitted", "reconstructed")
+    titles = ("Scores", "tempered", "Output before", "o refitted", "reconstructed")
     assert [head.index(title) for title in (*titles, "Layer before", "MLP refitted")]
     error = record["layers"][0]["rewritten"]["calibration"]["output_error"]["refit"]
     assert f"{100 * error**0.5:.1f} %" in row

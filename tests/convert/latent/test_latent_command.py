@@ -52,7 +52,9 @@ def test_a_calibrated_one_is_verified_by_digest(
 ) -> None:
     source, target = save_model("llama"), tmp_path / "out"
     options = ("--latent", 8, "--quality", "good", "--calibration", text_file)
-    run("convert", source, target, *options)
+    said = run("convert", source, target, *options).stdout
+    assert "Output before" in said and "Output: of what" in said
+    assert "Scores: " not in said and "Not turned" not in said  # no column of theirs is there
     run("convert", source, "--verify", target)
 
 

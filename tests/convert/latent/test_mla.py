@@ -256,7 +256,14 @@ def test_it_is_reported_checked_and_verified(save_model: SaveModel, tmp_path: Pa
     found = json.loads(report.stdout)["check"]
     assert found["measured_cache_bytes"] == found["predicted_cache_bytes"] > 0
     run("convert", source, "--verify", target)
-    assert "already done" in run("convert", source, target, *options).stdout
+    again = run("convert", source, target, *options).stdout
+    assert "already done" in again
+    latent = json.loads((target / "conversion.json").read_text())["layers"][0]["rewritten"][
+        "latent"
+    ]
+    (row,) = (line for line in again.splitlines() if line.split()[:1] == ["0"])
+    assert row.endswith(f"{100 * latent['rotated_error'] ** 0.5:.1f} %")
+    assert "Not turned: " in again and "Fitted to text" not in again
     planned = run("plan", target, "--device", "h100", "--engine", "vllm", "--context", "32")
     assert "would not start" not in planned.output
     again = run("convert", target, tmp_path / "again", "--latent", "8", status=2)
