@@ -156,6 +156,9 @@ _WAYS = (
     *(_a_row_less_than_it_should, _no_table),
 )
 
+# What stands in front of a line that names what it says: a word or two, and room.
+_NAMED = re.compile(r" *[^ ]{1,12}( [^ ]{1,12})? {2,}(?=[^ ])")
+
 
 def _lines(report: Report, view: View) -> Iterator[str]:
     for line in broken(printable(report.title), view.width):
@@ -177,8 +180,9 @@ def _lines(report: Report, view: View) -> Iterator[str]:
 
 
 def _laid_out(line: str, width: int | None) -> Iterator[str]:
-    """A line that is too long is broken below where it began."""
-    yield from broken(line, width, len(line) - len(line.lstrip()))
+    """A line that is too long is broken below where it began, behind its name, if it has one."""
+    named = _NAMED.match(line)
+    yield from broken(line, width, len(named[0]) if named else len(line) - len(line.lstrip()))
 
 
 def _facts(report: Report, view: View) -> Iterator[str]:

@@ -35,7 +35,10 @@ def kv_heads(facts: WeightFacts) -> Iterator[Sighting]:
 @rule("H102", "head-dim-mismatch", "error", _TRUST)
 def head_dim(facts: WeightFacts) -> Iterator[Sighting]:
     """The width of q or of the q/k norms gives another head_dim, or a latent rank differs."""
-    yield from _mismatches(facts, "head_dim", "the weights have")
+    for config, weights, where in _differences(facts, "head_dim"):
+        told = _told(facts, "head_dim", config)
+        instead = _other_heads(facts, config, weights)
+        yield Sighting(where, f"{told}, the weights have {weights}{instead}")
     yield from _other_shapes(facts)
     if not any(seen for seen in _differences(facts, "head_dim")):
         yield from _sizes(facts)
@@ -50,6 +53,27 @@ def hidden_size(facts: WeightFacts) -> Iterator[Sighting]:
 def _mismatches(facts: WeightFacts, name: str, seen: str) -> Iterator[Sighting]:
     for config, weights, where in _differences(facts, name):
         yield Sighting(where, f"{_told(facts, name, config)}, {seen} {weights}")
+
+
+def _other_heads(facts: WeightFacts, config: int, weights: int) -> str:
+    """What numbers of heads would make the config's head_dim right: a matrix's width is both, and
+    only the norms of q and k tell them apart."""
+    widths = {
+        (mixer.num_attention_heads * weights, (seen.num_key_value_heads or 0) * weights)
+        for key, mixer, _ in facts.mixers()
+        if isinstance(mixer, Attention) and mixer.head_dim == config
+        if (seen := facts.observed.get(key)) is not None
+        if seen.head_dim == weights and seen.num_attention_heads is None
+    }
+    if len(widths) != 1:
+        return ""
+    query, key = widths.pop()
+    if query % config or key % config:
+        return ""
+    heads, key_value_heads = query // config, key // config
+    count = f"{key_value_heads} K/V head{'' if key_value_heads == 1 else 's'}"
+    less = "" if key_value_heads in (0, heads) else f" and {count}"
+    return f", or {heads} heads{less} of {config}: the shapes do not say which"
 
 
 def _told(facts: WeightFacts, name: str, value: int) -> str:

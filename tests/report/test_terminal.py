@@ -341,3 +341,10 @@ def test_names_of_compared_models_stay_whole(device: str, tmp_path: Path) -> Non
     names = [line.split()[0] for line in lines[begin + 2 : begin + 5]]
     assert names == ["DeepSeek-V3", "Llama-3.1-70B", "Qwen3-32B"]
     assert "An hour" in lines[begin]
+
+
+def test_a_long_line_goes_on_behind_its_name() -> None:
+    lines = ("KV cache     " + "word " * 12, "  pool       " + "word " * 12, "no name, " * 9)
+    shown = render([Report(title="t", lines=lines)], "table", View(width=50)).splitlines()
+    starts = [len(line) - len(line.lstrip()) for line in shown[2:] if line]
+    assert starts == [0, 13, 2, 13, 0, 0]

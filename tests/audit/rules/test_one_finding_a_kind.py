@@ -49,6 +49,36 @@ def test_a_fault_of_every_layer(
     assert set(counts.values()) == {1}
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"head_dim": 4, "num_attention_heads": 4, "num_key_value_heads": 1},
+            "says head_dim 4, the weights have 8, or 8 heads and 2 K/V heads of 4: the shapes do"
+            " not say which",
+        ),
+        ({"head_dim": 8}, "the weights have 4, or 4 heads and 1 K/V head of 8: the shapes"),
+        ({"head_dim": 5}, "says head_dim 5, the weights have 4"),
+    ],
+)
+def test_a_width_is_heads_times_head_dim(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    """Of the projections alone nobody knows which of both the config has wrong."""
+    write_typed(tmp_path, {**DEEP, **changes}, deep())
+    (found,) = (one for one in audit_model(str(tmp_path)).findings if one.code == "H102")
+    assert said in found.message and ("shapes" in found.message) == ("shapes" in said)
+
+
+def test_norms_of_a_head_say_which(tmp_path: Path) -> None:
+    norms = in_each_layer("self_attn.q_norm.weight", "BF16", (4,))
+    norms |= in_each_layer("self_attn.k_norm.weight", "BF16", (4,))
+    config = {**DEEP, "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 8}
+    write_typed(tmp_path, config, deep() | norms)
+    (found,) = (one for one in audit_model(str(tmp_path)).findings if one.code == "H102")
+    assert "the weights have 4" in found.message and " or " not in found.message
+
+
 def sharded(tmp_path: Path) -> Path:
     return write_sharded(tmp_path, DEEP, llama_shapes(DEEP), 4)
 
