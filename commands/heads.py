@@ -20,7 +20,7 @@ from .output.telling import say_warnings
 
 # What only one of the two reports reads.
 _OF_TEXT = ("exact", "text", "max_tokens")
-_OF_ATLAS = ("against", "tokens", "sequences", "batch_size", "thresholds", "dtype", "device")
+_OF_ATLAS = ("against", "tokens", "sequences", "batch_size", "thresholds", "dtype")
 _option = options_of(HeadsRequest)
 _of_text = options_of(ImportanceRequest)
 _OPTIONS = stack(
@@ -99,7 +99,8 @@ def heads(
         from headcount.library.head_atlases import heads_report, importance_report_of
 
         if importance:
-            asked = ImportanceRequest(model=model, seed=request["seed"], **text)
+            both = {name: request[name] for name in ("seed", "device")}
+            asked = ImportanceRequest(model=model, **both, **text)
             report, warnings = importance_report_of(asked, progress=True)
         else:
             wanted = HeadsRequest(model=model, thresholds=limits, **request)

@@ -70,7 +70,8 @@ def heads(
         given = {key: value for key, value in asked.items() if value is not None}
         return _result(
             *importance_report_of(
-                ImportanceRequest(model=name, seed=seed, exact=exact, **given), progress=progress
+                ImportanceRequest(model=name, seed=seed, exact=exact, device=device, **given),
+                progress=progress,
             )
         )
     _refuse("importance=False", exact=exact or None, text=text, max_tokens=max_tokens)

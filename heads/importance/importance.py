@@ -4,6 +4,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from headcount.convert.importance.by_text import (
     ScoredText,
     exact_importance,
@@ -11,7 +13,8 @@ from headcount.convert.importance.by_text import (
 )
 from headcount.convert.importance.head_importance import HeadImportance
 from headcount.convert.plan.source import ConversionSource, read_source
-from headcount.model.errors import UnsupportedModelError
+from headcount.model.errors import HeadcountError, UnsupportedModelError
+from headcount.running.placement import AUTO, resolve_device
 from headcount.running.progress import progress_bar
 
 from .importance_request import ImportanceRequest
@@ -56,13 +59,14 @@ def measure_importance(
     what is exact, if that is a terminal. Raises HeadcountError."""
     start = time.perf_counter()
     source = read_source(folder)
+    device = _device(request.device)
     text = ScoredText(
         name=request.text,
         tokens=request.max_tokens,
         seed=request.seed,
         option="--text",
-        less_memory="a machine with more memory"
-        + (", or without --exact" if request.exact else ""),
+        device=device,
+        less_memory=_less_memory(request, device.type),
     )
     try:
         exact, estimate = _measured(source, text, exact=request.exact, progress=progress)
@@ -83,6 +87,20 @@ def measure_importance(
         layers=_layers(source, exact, estimate),
         correlation=None if exact is None else spearman(_flat(exact), _flat(estimate)),
     )
+
+
+def _device(name: str | None) -> torch.device:
+    if name == AUTO:
+        raise HeadcountError(
+            "--torch-device auto: layers run one by one for --importance, on one device; use cuda"
+            " or cpu"
+        )
+    return resolve_device(name)
+
+
+def _less_memory(request: ImportanceRequest, device: str) -> str:
+    where = "a machine with more memory" if device == "cpu" else "--torch-device cpu"
+    return f"{where}, or without --exact" if request.exact else where
 
 
 def _measured(

@@ -2,12 +2,15 @@
 
 import csv
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+import pretended_gpu
 from headcount.cli import main
 from headcount.heads.importance.rank_correlation import spearman
 
@@ -56,6 +59,28 @@ def test_a_page_has_a_map_of_both(save_model: SaveModel, tmp_path: Path) -> None
         assert f"<h2>{title}" in page
 
 
+def test_the_model_runs_on_the_device_that_is_asked_for(
+    save_model: SaveModel, tmp_path: Path
+) -> None:
+    """On one that refuses to mix its tensors with the CPU's, with the CPU's numbers."""
+    model, asked = save_model("llama"), (*FEW, "--exact", "--format", "json")
+    words = ["heads", str(model), *asked, "--torch-device", "cuda", "-o", str(tmp_path / "it")]
+    ran = subprocess.run(
+        [sys.executable, pretended_gpu.__file__],
+        input=json.dumps([{"words": words, "layers": None}]),
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    counts = json.loads(next(x for x in ran.stderr.splitlines() if x.startswith("{")))
+    assert counts["mm"] + counts.get("bmm", 0) > 50
+    done = run(model, *asked, "--torch-device", "cpu")
+    theirs, ours = (json.loads(x) for x in ((tmp_path / "it").read_text(), done.stdout))
+    for one, two in zip(theirs["layers"], ours["layers"], strict=True):
+        for kind in ("exact", "estimate"):
+            assert one[kind] == pytest.approx(two[kind], abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -64,6 +89,8 @@ def test_a_page_has_a_map_of_both(save_model: SaveModel, tmp_path: Path) -> None
         ((*FEW, "--sequences", "2"), "--sequences does not go with --importance"),
         ((*FEW, "--text", "/nowhere.txt"), "--text takes a file of UTF-8 text, or builtin"),
         (("--importance", "--max-tokens", "8"), "8 tokens are too few"),
+        ((*FEW, "--torch-device", "auto"), "--torch-device auto: layers run one by one"),
+        ((*FEW, "--torch-device", "cuda:9"), "torch finds no such GPU"),
     ],
 )
 def test_a_mistake_gets_a_message(
