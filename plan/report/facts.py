@@ -50,13 +50,14 @@ def _verdict(result: PlanResult) -> Iterator[Fact]:
         yield _memory_verdict(result)
     elif chosen is None:
         yield _engine_verdict(plan)
-        texts = [change.text for change in result.changes]  # a search has tried others
+    if chosen is None:  # a search has tried others
+        texts = [change.text for change in result.changes]
         if texts:
             note = f"or {', '.join(texts[1:])}" if texts[1:] else ""
             title = "Would fit with" if result.changes[0].is_sure else "Borderline with"
             title = "Surely fits with" if plan.fits else title
             yield Fact("smallest_change", title, texts[0], "text", note)
-    else:
+    elif plan.engine.starts:
         yield _search_verdict(result, chosen)
         title = "Devices" if result.holds else "Nearest to it"
         what = f"{chosen.devices:,} x {chosen.device.name}"

@@ -503,3 +503,24 @@ def test_a_search_says_that_tp_is_the_least_it_tries() -> None:
     text = run(*asked, "--tp", "4").stdout
     assert "least memory: 8 x h100 (20 requests at once, tp 4 or more, vllm " in text
     assert "or more" not in run(*asked).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "more"),
+    [
+        (("llama-3-70b", "--device", "h100"), "2 devices (tensor parallel)", ("--tp", "2")),
+        (
+            ("llama-3-8b", "--device", "l4", "--batch-size", "64"),
+            "a context of 476 tokens",
+            ("--context", "476"),
+        ),
+    ],
+)
+def test_without_an_engine_too_it_is_said_what_would_fit(
+    arguments: tuple[str, ...], said: str, more: tuple[str, ...]
+) -> None:
+    over = run(*arguments).stdout
+    assert "does not fit" in over and f"Would fit with      {said}" in over
+    then = run(*arguments, *more).stdout
+    assert "Verdict: fits" in then and "Would fit with" not in then
+    assert "Would fit with" not in run("llama-3-70b").stdout  # no device, nothing to fit
