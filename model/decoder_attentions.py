@@ -34,7 +34,7 @@ def no_key_value_heads(
     is_mla = any(isinstance(mixer, LatentAttention) for mixer in mixers)
     reasons: dict[str, bool] = {
         "its cache holds latents already: convert the model that it was made from": is_rebuilt,
-        "latent attention (MLA) keeps one latent for all heads; there are no K/V heads to pool": (
+        "latent attention (MLA) keeps one latent for all heads already; no K/V heads are left": (
             is_mla
         ),
         "an encoder keeps no K/V cache: fewer heads save nothing": not spec.is_cached,

@@ -8,6 +8,7 @@ sqrt(1e-6 / epsilon), so that all norms give what they gave.
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from headcount.arch.rehoming.deepseek import (
@@ -20,7 +21,9 @@ from headcount.arch.rehoming.deepseek import (
     theta,
 )
 from headcount.arch.rehoming.rehome import OldConfig
+from headcount.model.latent_rank import full_rank, kept_elements
 from headcount.model.mixers import Attention
+from headcount.plan.engines.engine import find_engine
 from headcount.sources.safetensors import TensorInfo
 
 from ..attention_map.attention_tensors import AttentionTensors, HeadTensors
@@ -74,9 +77,11 @@ def mla(source: ConversionSource, size: LatentSize, dtype: CastName | None) -> H
     }
     return Home(
         name="mla",
-        reason="DeepSeek-V3's class has latent attention; engines load it",
+        reason="DeepSeek-V3's class has latent attention",
         heads=HeadsByLayer(layers=heads),
-        draft=lambda: _draft(source, shape, _Factors.of(old, scale)),
+        draft=lambda: replace(
+            _draft(source, shape, _Factors.of(old, scale)), notes=tuple(_notes(mixer, shape))
+        ),
         config=lambda: _config(source, like, old, shape, mixer),
         ranks=dict.fromkeys(heads, shape.rank + shape.rotated),
         mla=shape,
@@ -107,10 +112,15 @@ def _mixer(source: ConversionSource) -> Attention:
             f" {_OTHERWISE}"
         )
     (mixer,) = found
-    if mixer.head_dim % 2 or mixer.window is not None:
+    if mixer.window is not None:
         raise CannotConvertError(
-            f"{source.label}: heads of {mixer.head_dim}, window {mixer.window}: DeepSeek's class"
-            f" rotates pairs, and has no window; {_OTHERWISE}"
+            f"{source.label}: DeepSeek's class has no window, as that of {mixer.window:,} tokens"
+            f" here; {_OTHERWISE}"
+        )
+    if mixer.head_dim % 2:
+        raise CannotConvertError(
+            f"{source.label}: heads of {mixer.head_dim}, and DeepSeek's class rotates pairs;"
+            f" {_OTHERWISE}"
         )
     return mixer
 
@@ -148,6 +158,20 @@ class _Factors:
         if factor == 1.0:
             return copy(tensor)
         return computed(tensor.name, (tensor,), tensor.shape, Scale(factor=factor))
+
+
+def _notes(mixer: Attention, shape: MlaShape) -> Iterator[str]:
+    """Which engine does not run so many elements of a token, and a size that it does."""
+    sizes, asked = find_engine("vllm").latent_sizes, shape.rank + shape.rotated
+    if asked not in sizes:
+        most = min(kept_elements(mixer) - 1, full_rank(mixer) + shape.rotated)
+        possible = [str(size) for size in sizes if shape.rotated < size <= most]
+        instead = f"; --latent {' or '.join(possible)} would be" if possible else ""
+        yield (
+            f"vLLM does not serve it: {asked} elements of a token ({shape.rank} + {shape.rotated})"
+            f" are not of a size that its latent attention runs"
+            f" ({', '.join(map(str, sorted(sizes)))}){instead}"
+        )
 
 
 def _draft(source: ConversionSource, shape: MlaShape, factors: _Factors) -> Draft:

@@ -81,9 +81,10 @@ def _check_layers(source: ConversionSource, size: LayerRanks) -> None:
     there = {index for index, _ in source.attention_map.mixers}
     strangers, lacking = size.by_layer.keys() - there, there - size.by_layer.keys()
     if strangers:
-        raise HeadCountError(
-            f"{source.label}: layer {min(strangers)} keeps no keys and values: --latent names it"
-        )
+        last = max(layer.index for layer in source.audit.spec.layers)
+        named = min(strangers)
+        what = "there is no" if named > last else "no keys and values are kept by"
+        raise HeadCountError(f"{source.label}: {what} layer {named}, which --latent names")
     if lacking:
         raise HeadCountError(
             f"{source.label}: --latent says no rank for layer {min(lacking)}: all layers that keep"
@@ -115,8 +116,8 @@ def _rank(source: ConversionSource, where: Where, mixer: Attention, size: int | 
     rank = size if isinstance(size, int) else int(size * kept)
     if rank < 1:
         raise HeadCountError(
-            f"{source.label}: layer {where[0]} keeps {kept_in_words(mixer)}, and {size} of them is"
-            " less than one"
+            f"{source.label}: layer {where[0]} keeps {kept_in_words(mixer)}, and what is asked for"
+            f" ({size} of them) is less than one"
         )
     if rank > kept:
         raise HeadCountError(

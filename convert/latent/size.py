@@ -88,7 +88,7 @@ def check_latent_size(size: LatentSize) -> None:
     if isinstance(size, Fraction):
         if not 0 < size <= 1:
             raise HeadcountError(
-                f"a latent of {size} of what a layer keeps: a share is from 0 to 1"
+                f"a latent of {size} of what a layer keeps: a share is above 0, and at most 1"
             )
         return
     least = _least(size)

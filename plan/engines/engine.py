@@ -53,8 +53,9 @@ class Engine:
     `notes` what is particular to how a version runs the model; `listed_as` is its name among those
     whose lists of classes are known (arch/engine_types.py); `host` says what it puts in the host's
     memory, which no verdict counts; `latents` is how it loads what `headcount convert --latent`
-    makes: by our modelling file (`latent`), or as latent attention (`mla`); `as_run` gives the
-    model with the weights that it loads, and the caches that its class of it has.
+    makes: by our modelling file (`latent`), or as latent attention (`mla`), of which it runs
+    `latent_sizes` elements of a token alone, the most first (none: any); `as_run` gives the model
+    with the weights that it loads, and the caches that its class of it has.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Engine:
     host: Callable[[PlannedModel, Workload], tuple[Term, ...]] | None = None
     listed_as: str | None = None
     latents: LatentHome | None = None
+    latent_sizes: tuple[int, ...] = ()
     narrower_weights: tuple[str, ...] = ("float8_e4m3fn", "int4")
     profiles_sequences: bool = False
     keeps_float32: bool = True

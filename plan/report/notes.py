@@ -102,7 +102,7 @@ def _latents(result: PlanResult) -> Iterator[str]:
     made = [row.variant.latent for row in result.variants if row.variant.latent]
     if made:
         yield (
-            f"Latents are made by headcount convert {' or '.join(made)}; docs/latent.md says what"
+            f"Latents are made by headcount convert {', or '.join(made)}; docs/latent.md says what"
             " they cost a model."
         )
 

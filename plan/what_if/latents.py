@@ -18,21 +18,22 @@ from headcount.model.latent_rank import full_rank, kept_elements
 from headcount.model.mixers import Attention, LatentAttention, Mixer
 from headcount.model.spec import ModelSpec
 
-from ..engines.engine import LatentHome
+from ..engines.engine import Engine
 from ..planned_model import PlannedModel
 from .variants import Variant, variant_of, with_layers
 
 SHARES = (Fraction(1, 2), Fraction(1, 4))  # of the elements that are kept now
 
 
-def latent_variants(model: PlannedModel, home: LatentHome | None) -> Iterator[Variant]:
-    """As an engine loads them; none of a model that the converter refuses, such as a GGUF file."""
+def latent_variants(model: PlannedModel, engine: Engine) -> Iterator[Variant]:
+    """As the engine loads them; none of a model that the converter refuses, such as a GGUF file."""
+    home = engine.latents
     if home is None or model.config.get("quantization_config") or not _keeps_latents(model):
         return
     if home == "latent":
         yield from (_rebuilt(model.spec, share) for share in SHARES)
     elif (mixer := _like_llama(model)) is not None:
-        yield from _latent_attention(model.spec, mixer)
+        yield from _latent_attention(model.spec, mixer, engine.latent_sizes)
 
 
 def _keeps_latents(model: PlannedModel) -> bool:
@@ -72,14 +73,23 @@ def _like_llama(model: PlannedModel) -> Attention | None:
     return mixer if is_plain and len(found) == len(spec.layers) else None
 
 
-def _latent_attention(spec: ModelSpec, mixer: Attention) -> Iterator[Variant]:
-    """One key of a head's size rotates for all heads; the rest of a share is the latent."""
-    for share in SHARES:
-        rank = min(int(share * kept_elements(mixer)) - mixer.head_dim, full_rank(mixer))
-        if rank > 0:
+def _latent_attention(
+    spec: ModelSpec, mixer: Attention, sizes: tuple[int, ...]
+) -> Iterator[Variant]:
+    """One key of a head's size rotates for all heads; the rest of a size, or of a share, is the
+    latent."""
+    kept = kept_elements(mixer)
+    wanted = {str(size): size for size in sizes if size < kept} if sizes else _shares(kept)
+    for named, elements in wanted.items():
+        rank = min(elements - mixer.head_dim, full_rank(mixer))
+        if rank > 0 and (not sizes or rank + mixer.head_dim in sizes):
             name = f"MLA, latent of {rank} + {mixer.head_dim}"
             after = variant_of(name, spec, _with_one_mixer(spec, _decoupled(mixer, rank)))
-            yield replace(after, latent=f"--latent {share} --home mla")
+            yield replace(after, latent=f"--latent {named} --home mla")
+
+
+def _shares(kept: int) -> dict[str, int]:
+    return {str(share): int(share * kept) for share in SHARES}
 
 
 def _decoupled(mixer: Attention, rank: int) -> LatentAttention:

@@ -39,7 +39,7 @@ def variant_plans(plan: Plan, pruned: PrunedShare | None = None) -> tuple[Varian
     whole = _undivided(found[0].spec, plan) if found else 0  # the first row is MHA
     rows = [_variant_plan(plan, variant, whole) for variant in found]
     if found:
-        made = latent_variants(plan.model, plan.engine.latents)
+        made = latent_variants(plan.model, plan.engine)
         rows += [_variant_plan(plan, variant, whole) for variant in made]
     if pruned is not None:
         without = pruned_variants(plan.spec, pruned, plan.model.model_id or plan.spec.model_type)

@@ -250,8 +250,9 @@ def test_latents_are_on_every_rank() -> None:
     key = "rank_cache_bytes_per_token"
     latents = {row["name"]: row[key] for row in rows if "MLA" in row["name"]}
     assert latents == {
-        "MLA, latent of 896 + 128": 32 * 1024 * 2,
+        "MLA, latent of 448 + 128": 32 * 576 * 2,
         "MLA, latent of 384 + 128": 32 * 512 * 2,
+        "MLA, latent of 192 + 128": 32 * 320 * 2,
     }
 
 

@@ -9,6 +9,7 @@ and rocm.py, as they stand in 0.16, 0.20, 0.24, 0.28 and 0.32; DeepSeek-V4's fro
 
 from collections.abc import Collection, Iterator
 
+from headcount.model.mixers import LatentAttention
 from headcount.model.spec import ModelSpec
 
 from ...devices import Device
@@ -24,6 +25,9 @@ from .model_rules import takes_bfloat16_as_auto
 _LISTED_SINCE = (0, 16)  # of the releases read, the first whose classes list what they read
 _LATENTS_IN_FP8_SINCE, _FP4_SINCE = (0, 20), (0, 32)  # Triton's MLA; FlashAttention-2 of FlashInfer
 _PICKED_SINCE = (0, 20)
+# kv_lora_rank + qk_rope_head_dim, as 0.32 has them; earlier releases had 576 alone, then 320 too.
+LATENT_SIZES = (576, 512, 320)
+_MADE = (512, 64)
 DS_MLA = "fp8_ds_mla"
 _WIDE, _FP8 = (AUTO, "float16", "bfloat16"), ("fp8", "fp8_e4m3")
 _OF_LATENTS = (DS_MLA, "nvfp4_ds_mla")
@@ -63,6 +67,41 @@ def layout_of_picked(
 def must_be_named(spec: ModelSpec, version: Version) -> bool:
     """Whether a start without --kv-cache-dtype fails: until `auto` was what these layers keep."""
     return compresses(spec) and not version.at_least(*_AUTO_IS_FP8_SINCE)
+
+
+def _latents(spec: ModelSpec) -> set[tuple[int, int]]:
+    """Ranks of the layers whose latents are read whole, and what rotates beside each."""
+    if compresses(spec) or picks_latents(spec):
+        return set()
+    mixers = {mixer for layer in spec.layers for mixer in layer.mixers}
+    return {(m.kv_lora_rank, m.qk_rope_head_dim) for m in mixers if type(m) is LatentAttention}
+
+
+def latent_refusals(spec: ModelSpec) -> Iterator[str]:
+    """Where a token's latent and the key that rotates are together of a size that no layer runs:
+    get_supported_head_sizes of MLACommonBackend in vllm/model_executor/layers/attention/
+    mla_attention.py, which the first request is held against (ValueError: Head dimension … is not
+    supported by MLA). Layers that an indexer picks tokens for have other kernels."""
+    for rank, rotated in sorted(_latents(spec)):
+        if rank + rotated not in LATENT_SIZES:
+            most, *others = map(str, LATENT_SIZES)
+            yield (
+                f"its latent attention runs {', '.join(reversed(others))} or {most} elements of a"
+                f" token (kv_lora_rank + qk_rope_head_dim), not {rank} + {rotated}"
+            )
+
+
+def latent_notes(spec: ModelSpec, device: Device | None) -> Iterator[str]:
+    """FlashMLA, FlashAttention's MLA and CUTLASS's are made for 512 + 64, though the last two are
+    asked for their sum alone, and the first for nothing."""
+    rest = sorted(size for size in _latents(spec) if sum(size) in LATENT_SIZES and size != _MADE)
+    if rest and (device is None or device.platform == "cuda"):
+        rank, rotated = rest[0]
+        yield (
+            "the kernels for latents on Hopper and data centres' Blackwell are made for"
+            f" {_MADE[0]} + {_MADE[1]}; Triton's, which run {rank} + {rotated}, are asked for by"
+            " --attention-backend TRITON_MLA (by vLLM's code: it was not run on a GPU)."
+        )
 
 
 def cache_refusals(

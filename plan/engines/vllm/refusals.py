@@ -22,11 +22,11 @@ from ..version import Version
 from .added.refusals import added_refusals
 from .added.spread import vllm_spread
 from .blocks import BlockTable
-from .cache_kernels import cache_refusals
+from .cache_kernels import cache_refusals, latent_notes, latent_refusals
 from .context_parallel import context_refusals
 from .defaults import step_limits
 from .launch import made_while_loading
-from .model_rules import NOT_IN_FLOAT16
+from .model_rules import NOT_IN_FLOAT16, as_served
 from .pool import vllm_pool
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def vllm_refusals(model: PlannedModel, device: Device | None, work: Workload) ->
     table = vllm_pool(model, work).table
     yield from added_refusals(model, work, len(table.groups))
     yield from _blocks(model, table, device, work)
+    yield from latent_refusals(as_served(model).spec)
     yield from cache_refusals(model, table, device, work)
     yield from _sequences(device, work)
     if work.request.tp > 1 and work.request.dtype is None and format_of(model) == "bitsandbytes":
@@ -119,8 +120,10 @@ def _cuts(model: PlannedModel, device: Device | None, work: Workload) -> Iterato
 
 
 def vllm_notes(model: PlannedModel, device: Device | None, work: Workload) -> Iterator[str]:
-    """What runs 8 bit with scales for each 32 where no device's own kernels do; where blocks of
-    experts are cut, and so what would not have started before."""
+    """What runs 8 bit with scales for each 32 where no device's own kernels do; latents that these
+    were not made for; where blocks of experts are cut, and so what would not have started before.
+    """
+    yield from latent_notes(as_served(model).spec, device)
     if device is not None and "mxfp8" in (_loaded_format(model, work) or ""):
         yield from _of_mxfp8(device)
     if work.request.ranks == 1:

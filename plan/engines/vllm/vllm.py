@@ -10,7 +10,7 @@ from ..loaded_weights import loaded_weights
 from ..paged import named_cache_type
 from ..version import Releases, Version
 from .budget import vllm_budget, vllm_host
-from .cache_kernels import layout_of_picked
+from .cache_kernels import LATENT_SIZES, layout_of_picked
 from .cache_types import CACHES
 from .defaults import step_limits
 from .launch import vllm_launch
@@ -45,6 +45,7 @@ def _most_at_once(model: PlannedModel, device: Device | None, work: Workload) ->
 ENGINE = Engine(
     name="vllm",
     latents="mla",
+    latent_sizes=LATENT_SIZES,
     as_run=_as_run,
     budget=vllm_budget,
     host=vllm_host,

@@ -75,7 +75,7 @@ def test_a_dry_run_says_what_will_be_kept(save_model: SaveModel, tmp_path: Path)
     ("options", "said"),
     [
         (("--latent", "0"), "at least one element"),
-        (("--latent", "3/2"), "from 0 to 1"),
+        (("--latent", "3/2"), "above 0, and at most 1"),
         (
             ("--latent", "33"),
             "keeps 32 elements of a token (16 of keys, 16 of values): a latent of 33 saves nothing;"

@@ -14,6 +14,7 @@ import torch
 from click.testing import CliRunner
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DeepseekV3ForCausalLM
 
+from checkpoints import LLAMA_CONFIG, llama_shapes, write_model
 from conversions import contents, generated, load_whole
 from headcount.audit import audit_model
 from headcount.cli import main
@@ -152,6 +153,24 @@ def test_the_norm_of_the_latent_only_scales(tmp_path: Path) -> None:
     assert one.abs().max() > 0.01
 
 
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (512, "512 elements"),  # vLLM runs it
+        (600, "vLLM does not serve it: 600 elements of a token (536 + 64) are not of a size that"),
+        (600, "(320, 512, 576); --latent 576 or 512 or 320 would be"),
+    ],
+)
+def test_sizes_that_vllm_runs_are_offered(tmp_path: Path, size: int, said: str) -> None:
+    config = LLAMA_CONFIG | {"hidden_size": 1024, "head_dim": 64, "num_key_value_heads": 8}
+    source = write_model(tmp_path / "src", config, llama_shapes(config))
+    request = ConversionRequest(
+        source=source, target=tmp_path / "out", num_key_value_heads=None, latent=size, home="mla"
+    )
+    notes = " ".join(plan_conversion(request).notes)
+    assert (said in notes) == (size == 600) and ("vLLM" in notes) == (size == 600)
+
+
 @pytest.mark.parametrize("quality", ["fast", "good", "best"])
 def test_text_fits_it_better(
     quality: str, save_model: SaveModel, text_file: Path, tmp_path: Path
@@ -264,7 +283,9 @@ def test_it_is_reported_checked_and_verified(save_model: SaveModel, tmp_path: Pa
     (row,) = (line for line in again.splitlines() if line.split()[:1] == ["0"])
     assert row.endswith(f"{100 * latent['rotated_error'] ** 0.5:.1f} %")
     assert "Not turned: " in again and "Fitted to text" not in again
-    planned = run("plan", target, "--device", "h100", "--engine", "vllm", "--context", "32")
-    assert "would not start" not in planned.output
+    assert "vLLM does not serve it: 24 elements of a token (" in again
+    asked = ("--device", "h100", "--context", "32", "--engine")
+    assert "does not start: its latent attention" in run("plan", target, *asked, "vllm").stdout
+    assert "does not start" not in run("plan", target, *asked, "sglang").stdout
     again = run("convert", target, tmp_path / "again", "--latent", "8", status=2)
     assert "latent attention (MLA)" in again.output

@@ -34,9 +34,9 @@ def latent_rows(model: object, engine: str) -> list[dict[str, Any]]:
     return [row for row in document["what_if"] if "converted_by" in row]
 
 
-def assert_made(source: Path, engine: str, folder: Path) -> None:
+def assert_made(source: Path, engine: str, folder: Path, count: int = 2) -> None:
     rows = latent_rows(source, engine)
-    assert len(rows) == 2
+    assert len(rows) == count
     for number, row in enumerate(rows):
         program, command, *options = row["converted_by"].split()
         assert (program, command) == ("headcount", "convert")
@@ -55,15 +55,35 @@ def test_rows_of_transformers_are_latents(
     assert_made(save_model(model_type, tokens="none"), "transformers", tmp_path)
 
 
-@pytest.mark.parametrize(("model_type", "kv_heads"), [("llama", 6), ("granite", 3)])
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def saved(folder: Path, model_type: str, **config: Any) -> Path:
+    made = CONFIG_MAPPING[model_type](**{**SIZES, **config})
+    AutoModelForCausalLM.from_config(made).to(torch.bfloat16).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("model_type", "kv_heads", "is_tied"),
+    [("llama", 6, False), ("llama", 3, True), ("granite", 3, False)],
+)
 def test_rows_of_engines_are_latent_attention(
-    tmp_path: Path, model_type: str, kv_heads: int, engine: str
+    tmp_path: Path, model_type: str, kv_heads: int, is_tied: bool
 ) -> None:
-    config = CONFIG_MAPPING[model_type](**SIZES, num_key_value_heads=kv_heads)
-    model = AutoModelForCausalLM.from_config(config).to(torch.bfloat16)
-    model.save_pretrained(tmp_path / "source")
-    assert_made(tmp_path / "source", engine, tmp_path)
+    config = {"num_key_value_heads": kv_heads, "tie_word_embeddings": is_tied}
+    assert_made(saved(tmp_path / "source", model_type, **config), "sglang", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "kv_heads", "rows"), [("llama", 8, [576, 512, 320]), ("granite", 4, [320])]
+)
+def test_rows_of_vllm_have_sizes_that_it_runs(
+    tmp_path: Path, model_type: str, kv_heads: int, rows: list[int]
+) -> None:
+    """Of heads of 64, whose key rotates; a layer keeps 1,024 elements of a token, or 512."""
+    config = {"hidden_size": 512, "num_attention_heads": 8, "head_dim": 64}
+    source = saved(tmp_path / "source", model_type, **config, num_key_value_heads=kv_heads)
+    found = [row["converted_by"] for row in latent_rows(source, "vllm")]
+    assert found == [f"headcount convert --latent {size} --home mla" for size in rows]
+    assert_made(source, "vllm", tmp_path, len(rows))
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from config_specs import read_spec
 from headcount.plan.devices import find_device
 from headcount.plan.engines.engine import find_engine
+from headcount.plan.engines.vllm.cache_kernels import latent_notes, latent_refusals
 from headcount.plan.plan import Plan
+from headcount.sources.catalogue import find_row, read_entry
 
 MakePlan = Callable[..., Plan]
 INDEX_KEY = 132  # bytes: 128 in fp8 and a float32 scale
@@ -61,6 +64,37 @@ def test_vllm_starts_with_what_a_kernel_of_it_reads(
     about = [text for text in found if "no kernel reads" in text or "8 bit, not" in text]
     about += [text for text in found if "a cache of" in text]
     assert [says in text for text in about] == [True] if says else about == []
+
+
+@pytest.mark.parametrize(
+    ("rank", "rotated", "refused", "note"),
+    [
+        (512, 64, False, False),
+        (448, 128, False, True),
+        (192, 128, False, True),
+        (96, 32, True, False),
+        (896, 128, True, False),
+    ],
+)
+def test_latents_have_one_of_few_sizes(rank: int, rotated: int, refused: bool, note: bool) -> None:
+    """vLLM 0.32 on the CPU answered with 512 + 64, and at the first request of a model with 96 + 32
+    said "ValueError: Head dimension 128 is not supported by MLA."."""
+    row = find_row("deepseek-v3")
+    assert row is not None
+    own = {"kv_lora_rank": rank, "qk_rope_head_dim": rotated}
+    spec = read_spec({**read_entry(row).config, **own}, "made")
+    words = f"320, 512 or 576 elements of a token (kv_lora_rank + qk_rope_head_dim), not {rank} +"
+    assert any(words in said for said in latent_refusals(spec)) == refused
+    for name, has_others in (("h100", True), ("mi300x", False)):
+        said = " ".join(latent_notes(spec, find_device(name)))
+        assert ("--attention-backend TRITON_MLA" in said) == (note and has_others)
+
+
+@pytest.mark.parametrize("name", ["minicpm3-4b", "deepseek-v3.2", "deepseek-v4-flash", "glm-5"])
+def test_other_sizes_where_latents_are_not_read_whole(plan: MakePlan, name: str) -> None:
+    """MiniCPM3's class keeps keys and values of every head; those that pick tokens have kernels of
+    their own."""
+    assert not any("elements of a token" in said for said in planned(plan, name, tp=1).refusals)
 
 
 @pytest.mark.parametrize(
