@@ -70,7 +70,8 @@ def convert_model(
                         str(target),
                         str(found.path),
                         card=True,
-                        said=read_twice(options["calibration"], evaluation),
+                        # of a text the evaluation says it itself
+                        said=read_twice(options["calibration"], {"pairs": evaluation.get("pairs")}),
                         **evaluation,
                     )
                     plan.source.check()

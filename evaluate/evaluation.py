@@ -31,7 +31,7 @@ from .pairs.pairs_evaluation import evaluate_pairs, reads_pairs
 from .roles_section import roles_section, with_roles
 from .speed import Speed, take_turns, tiled
 from .tasks import run_tasks
-from .text_warnings import text_warnings
+from .text_warnings import fitted_to, text_warnings
 
 
 def evaluate(
@@ -150,11 +150,15 @@ def _report(
         warnings=(
             *(behaviour_warnings(behaviour) if behaviour else ()),
             *of_text,
+            *fitted_to(plan),
             *loaded_warnings,
             *runs.warnings,
         ),
         of_text=of_text,
-        of_text_without_places=text_warnings(*_without_places(plan, summaries)),
+        of_text_without_places=(
+            *text_warnings(*_without_places(plan, summaries)),
+            *fitted_to(_without_places(plan, summaries)[0]),
+        ),
     )
 
 

@@ -4,6 +4,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from headcount.convert.plan.side_files import RECORD
+
 from .evaluation_document import ModelScore
 from .evaluation_plan import EvaluationPlan
 
@@ -18,6 +20,22 @@ def text_warnings(plan: EvaluationPlan, score: ModelScore) -> tuple[str, ...]:
         *few_tokens(plan.text.name, score.tokens),
         *_unknown_tokens(plan),
         *_poor_loss(plan, score),
+    )
+
+
+def fitted_to(plan: EvaluationPlan) -> tuple[str, ...]:
+    """Where the record of the model names the text among those that it was made from: a
+    calibration, the importance of heads, an uptraining."""
+    record = plan.runnables[0].folder / RECORD
+    try:
+        said = record.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ()  # of a model that no conversion made; what is wrong with a record others say
+    if plan.text.sha256 not in said:
+        return ()
+    return (
+        f"{plan.text.name}: the model was fitted to it, as its {RECORD} says: figures on it are"
+        " better than on other text; give another --text",
     )
 
 

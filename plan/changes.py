@@ -10,6 +10,7 @@ from .parallel import valid_tp
 from .plan import Plan, plan_model
 from .what_if.rows import VariantPlan, conversions
 
+_MEANT = 4  # a context that is shorter by this factor is offered last
 _MOST_UTILISATION = 0.95  # beyond it, CUDA graphs and other processes find no room
 
 
@@ -42,7 +43,7 @@ def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
     does by itself. Where none does, those that make it borderline, if it is not so by itself.
 
     From what costs nothing (a larger share of memory, fewer sequences) over what costs precision
-    or length to what needs more devices or another checkpoint.
+    or length to what needs more devices or another checkpoint; a far shorter context last.
     """
     if plan.verdict == "fits":
         return ()
@@ -57,10 +58,19 @@ def changes(plan: Plan, variants: Sequence[VariantPlan]) -> tuple[Change, ...]:
     )
     tried = [tuple(_until_sure(kind(plan))) for kind in kinds]
     tried += [tuple(_until_sure(kind(variants))) for kind in (_latent, _conversion)]
-    sure = tuple(found[-1] for found in tried if found and found[-1].is_sure)
+    sure = [found[-1] for found in tried if found and found[-1].is_sure]
     if sure or plan.verdict == "borderline":
-        return sure
-    return tuple(found[0] for found in tried if found)
+        return _useful_first(plan, sure)
+    return _useful_first(plan, [found[0] for found in tried if found])
+
+
+def _useful_first(plan: Plan, found: Sequence[Change]) -> tuple[Change, ...]:
+    """A context of a fraction of what was asked for is hardly what was meant."""
+
+    def comes_last(change: Change) -> bool:
+        return change.what == "context" and _MEANT * int(change.value) < plan.workload.context
+
+    return tuple(sorted(found, key=comes_last))
 
 
 def _until_sure(found: Iterator[Change]) -> Iterator[Change]:
@@ -135,7 +145,7 @@ def _tp(plan: Plan) -> Iterator[Change]:
         return
     for tp in valid_tp(plan.spec):
         if plan.request.tp < tp <= 64:
-            yield from _try(plan, "tp", tp, f"{tp} devices (tensor parallel)")
+            yield from _try(plan, "tp", tp, f"{tp} devices (tensor parallel, --tp {tp})")
 
 
 def _weight_type(plan: Plan) -> Iterator[Change]:
@@ -145,7 +155,8 @@ def _weight_type(plan: Plan) -> Iterator[Change]:
     if "quantization_config" in plan.model.config or plan.request.dtype in names:
         return
     for name in names:
-        yield from _try(plan, "dtype", name, f"weights of {name}")
+        short = "fp8" if name == "float8_e4m3fn" else name
+        yield from _try(plan, "dtype", name, f"weights of {short} (--dtype {short})")
 
 
 def _latent(variants: Sequence[VariantPlan]) -> Iterator[Change]:

@@ -64,7 +64,7 @@ def start_options(engines: Iterable[str]) -> Decorator:
     """--engine, one of `engines`, and how it was started."""
     engine = click.option(
         "--engine",
-        type=click.Choice(list(engines)),
+        type=click.Choice(list(engines), case_sensitive=False),
         help="The engine that serves; where one is needed and none is named: vllm.",
     )
     return stack(engine, _START_OPTIONS)

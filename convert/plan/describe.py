@@ -93,9 +93,10 @@ def _head(plan: ConversionPlan) -> Iterator[str]:
 def mean_costs(plan: ConversionPlan) -> Iterator[str]:
     """What heads that are averaged as they are cost, and what takes less without costing more."""
     if plan.layers and plan.request.method == "mean" and plan.request.latent is None:
+        measured = "" if plan.request.is_gguf else ": --evaluate measures it"
         yield (
             "Mean pooling alone costs much where heads differ, until the model is trained on"
-            " (headcount uptrain): --evaluate measures it. --quality fast asks for nothing more"
+            f" (headcount uptrain){measured}. --quality fast asks for nothing more"
             " and mostly costs far less; --quality good, with --calibration, less again"
             " (docs/methods.md has figures)"
         )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from headcount.report.report import Chart, Column, Fact, Series, Table
 
 from .behaviour import Behaviour, Copying
+from .verdict import Word
 
 _EXCERPT = 60  # characters
 _LOSS, _LOSS_BEFORE = Column("model", "Loss", "loss"), Column("against", "Original", "loss")
@@ -50,8 +51,15 @@ def _copying_facts(key: str, title: str, copying: Copying | None) -> Iterator[Fa
         key=key,
         title=title,
         value=f"{right} of the second copy ranked first",
-        note=f"{loss} a token" + ("" if copying.verdict is None else f": {copying.verdict}"),
+        note=f"{loss} a token{_told(copying.verdict)}",
     )
+
+
+def _told(verdict: Word | None) -> str:
+    """What became of copying, in a word."""
+    if verdict is None:
+        return ""
+    return ": nothing to lose" if verdict == "none" else f": copying {verdict}"
 
 
 def _percent(share: float) -> str:

@@ -274,8 +274,8 @@ def _launch(model: PlannedModel, work: Workload, kv_tokens: int) -> Launch:
     if beyond := beyond_maximum(model, work):
         before.append("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1")
         notes.append(
-            f"SGLang refuses a context beyond the model's {beyond:,} tokens unless this variable is"
-            " set; without a scaling of its rotary embeddings, what it writes there is nonsense."
+            f"what the model writes beyond its {beyond:,} tokens is nonsense, without a scaling of"
+            " its rotary embeddings: SGLang refuses such a context unless this variable is set."
         )
     if (partition := work.request.pp_layer_partition) is not None:
         before.append(f"SGLANG_PP_LAYER_PARTITION={','.join(map(str, partition))}")

@@ -28,11 +28,16 @@ def plan_facts(result: PlanResult) -> Iterator[Fact]:
     is_row = result.chosen is not None  # of a table that says it of each device
     yield from (fact._replace(detail=fact.detail or is_row) for fact in _results(plan))
     yield from (_held(item) for item in result.requirements)
-    if plan.launch is not None:
+    if plan.launch is not None and not _is_refused_for_memory(plan):
         if plan.launch.command:
             yield Fact("launch_command", "Start with", plan.launch.command, "command")
         else:
             yield Fact("launch_command", "Start with", f"nothing: {plan.launch.notes[0]}")
+
+
+def _is_refused_for_memory(plan: Plan) -> bool:
+    """Whether its engine would not start as planned, for want of a cache of one request."""
+    return plan.verdict == "does not fit" and plan.spec.is_cached and plan.concurrency < 1
 
 
 def _results(plan: Plan) -> Iterator[Fact]:
@@ -274,7 +279,8 @@ def _capacity(plan: Plan) -> Iterator[Fact]:
         note = f"of {pool.block_size:,} tokens"
         yield Fact("num_blocks", "Blocks", plan.num_blocks, "count", note, detail=True)
     # without blocks the start is told how many tokens to keep, and logs those
-    note = "as the engine logs it" if pool.block_size else "of all whole requests that would fit"
+    whole = "tokens of all whole requests that would fit"
+    note = "tokens, as the engine logs it" if pool.block_size else whole
     yield Fact("kv_tokens", "KV cache size", plan.kv_tokens, "tokens", note, drop=6)
     at_once, note = f"{plan.concurrency:,.2f}x", f"requests of {plan.workload.context:,} tokens"
     yield Fact("concurrency", "Concurrency", at_once, "text", note, drop=2)

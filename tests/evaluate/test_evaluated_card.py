@@ -217,3 +217,24 @@ def test_a_card_that_is_not_ours_is_left_alone(save_model: SaveModel, tmp_path: 
     assert result.exit_code == 2
     assert "by hand" in result.stderr
     assert card(target) == mine
+
+
+def test_a_text_that_the_model_was_fitted_to_is_said(save_model: SaveModel, tmp_path: Path) -> None:
+    """In the answer, its document and the card, whatever the file is called now."""
+    source, target, text = save_model("llama"), tmp_path / "out", tmp_path / "text.txt"
+    text.write_text("five words of a text, " * 600)
+    options = ("--quality", "good", "--calibration", str(text), "--calibration-tokens", "512")
+    convert = ["convert", str(source), str(target), "--kv-heads", "1", *options]
+    done = CliRunner().invoke(main, convert)
+    assert done.exit_code == 0, done.stderr
+    renamed, other = text.rename(tmp_path / "renamed.txt"), tmp_path / "other.txt"
+    other.write_text("other words in a text, " * 600)
+    words = ("evaluate", str(target), "--card", "--format", "json", "--text")
+    said = "the model was fitted to it, as its conversion.json says"
+    for file, is_read in ((renamed, True), (other, False)):
+        done = invoked(*words, str(file))
+        assert done.exit_code == 0, done.stderr
+        warnings = json.loads(done.stdout)["warnings"]
+        assert any(f"{file}: {said}" in line for line in warnings) == is_read
+        assert (f"{file.name}: {said}" in card(target)) == is_read
+        assert (said in done.stderr) == is_read

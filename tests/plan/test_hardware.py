@@ -508,11 +508,11 @@ def test_a_search_says_that_tp_is_the_least_it_tries() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said", "more"),
     [
-        (("llama-3-70b", "--device", "h100"), "2 devices (tensor parallel)", ("--tp", "2")),
+        (("llama-3-70b", "--device", "h100"), "2 devices (tensor parallel, --tp 2)", ("--tp", "2")),
         (
-            ("llama-3-8b", "--device", "l4", "--batch-size", "64"),
-            "a context of 476 tokens",
-            ("--context", "476"),
+            ("llama-3-8b", "--device", "l4", "--batch-size", "5"),
+            "a context of 6,093 tokens",
+            ("--context", "6093"),
         ),
     ],
 )
@@ -524,3 +524,25 @@ def test_without_an_engine_too_it_is_said_what_would_fit(
     then = run(*arguments, *more).stdout
     assert "Verdict: fits" in then and "Would fit with" not in then
     assert "Would fit with" not in run("llama-3-70b").stdout  # no device, nothing to fit
+
+
+def test_what_would_hardly_do_is_offered_last_and_no_start_that_fails() -> None:
+    base = ("llama-3.1-70b", "--engine", "vllm", "--device", "h100", "--tp", "2")
+    over = run(*base, "--context", "32k").stdout
+    assert "does not fit: 0.35 of 1 requests" in over and "Start with" not in over
+    offered = engine(*base, "--context", "32k")["changes"]
+    assert [change["change"] for change in offered] == ["tp", "dtype", "context"]
+    assert offered[-1]["value"] * 4 < 32 * 1024
+    fits = run(*base[:-1], "4", "--context", "32k").stdout
+    assert "Verdict: fits" in fits and "Start with" in fits
+
+
+def test_what_was_not_measured_on_rocm_is_wide_and_says_so() -> None:
+    """Two devices take no less than one does, in two logs on MI300X."""
+    base = ("llama-3.1-70b", "--engine", "vllm", "--device", "mi325x", "--context", "8k", "--tp")
+    one, two = (
+        next(term for term in engine(*base, tp)["budget"] if term["key"] == "non_torch")
+        for tp in ("1", "2")
+    )
+    assert two["bytes"] > one["bytes"] and two["error_bytes"] > one["error_bytes"]
+    assert "MI300X" in one["source"] and "not measured with tp on ROCm" in two["source"]

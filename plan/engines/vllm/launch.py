@@ -236,7 +236,7 @@ def _notes(model: PlannedModel, work: Workload) -> Iterator[str]:
     most = beyond_maximum(model, work)
     if most is not None:
         yield (
-            f"vLLM refuses a context beyond the model's {most:,} tokens unless"
-            " VLLM_ALLOW_LONG_MAX_MODEL_LEN is set; without a scaling of its rotary embeddings that"
-            " the model's card names (--hf-overrides), what it writes there is nonsense."
+            f"what the model writes beyond its {most:,} tokens is nonsense, without a scaling of"
+            " its rotary embeddings that its card names (--hf-overrides): vLLM refuses such a"
+            " context unless VLLM_ALLOW_LONG_MAX_MODEL_LEN is set."
         )

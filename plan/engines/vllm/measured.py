@@ -45,6 +45,9 @@ _UNSWITCHED = Measured(
 _NODE_RANKS = 8  # devices of one machine
 _NODES = Measured(4.0, 1.5, "about 4 GiB in measured starts of 0.19 with 16 ranks on two machines")
 _ROCM = Measured(0.5, 0.8, "0.2 and 1.0 GiB in two start-up logs on MI300X")
+_ROCM_RANKS = Measured(
+    1.3, 1.3, "not measured with tp on ROCm: 0.2 and 1.0 GiB in two start-up logs on one MI300X"
+)
 # Devices that a switch joins, over which NCCL reduces with buffers of its own.
 _SWITCHED = ("h100", "h200", "h20", "h800", "b200", "b300", "gb200")
 _UNJOINED = ("h100-pcie", "h100-nvl")
@@ -64,6 +67,8 @@ def outside_torch(version: Version, tp: int, pp: int, device: Device, dp: int = 
         return next(found for since, found in _PARALLEL if version.at_least(*since))
     if tp * pp > _NODE_RANKS:
         return _NODES
+    if device.vendor == "AMD":
+        return _ROCM_RANKS
     if device.key in _UNJOINED or not device.key.startswith(_SWITCHED):
         return _UNSWITCHED
     size = 2.02 + 0.03 * tp

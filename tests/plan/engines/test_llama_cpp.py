@@ -300,8 +300,8 @@ def test_cells_that_would_fit_are_not_said_to_be_logged() -> None:
         for name, more in (("llama.cpp", ["--kv-dtype", "q8_0"]), ("vllm", []))
     }
     assert "-c 40960" in words["llama.cpp"]
-    assert "81,920 (of all whole requests that would fit)" in words["llama.cpp"]
-    assert "as the engine logs it" in words["vllm"]
+    assert "81,920 (tokens of all whole requests that would fit)" in words["llama.cpp"]
+    assert "tokens, as the engine logs it" in words["vllm"]
 
 
 def test_another_engine_has_none_of_these_flags() -> None:
