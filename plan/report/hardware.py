@@ -1,6 +1,7 @@
 """What a search over devices found: a row for each device, the best first."""
 
 from collections.abc import Iterable, Sequence
+from math import floor, isfinite
 
 from headcount.report.report import Column, Table
 
@@ -91,8 +92,13 @@ def hardware_rows(
         )
 
 
+def rounded_down(value: float) -> str:
+    """To hundredths: 19.998 of 20 are not 20.00."""
+    return f"{floor(100 * value) / 100 if isfinite(value) else value:,.2f}"
+
+
 def may_serve(option: Candidate) -> str:
     """How many of its requests something borderline serves at once."""
-    low, high = (f"{end:,.2f}" for end in option.may_serve)
+    low, high = rounded_down(option.may_serve[0]), f"{option.may_serve[1]:,.2f}"
     each = " each" if option.replicas > 1 else ""
     return f"{low} to {high} of {option.plan.workload.batch_size:,}{each}"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headcount.plan.devices import all_devices, find_device
+from headcount.plan.report.hardware import rounded_down
 from plan_runs import document, engine, run
 
 GIB = 2**30
@@ -546,3 +547,10 @@ def test_what_was_not_measured_on_rocm_is_wide_and_says_so() -> None:
     )
     assert two["bytes"] > one["bytes"] and two["error_bytes"] > one["error_bytes"]
     assert "MI300X" in one["source"] and "not measured with tp on ROCm" in two["source"]
+
+
+def test_nearly_enough_is_not_rounded_to_enough() -> None:
+    assert [rounded_down(n) for n in (19.998, 20.0, 1234.567)] == ["19.99", "20.00", "1,234.56"]
+    base = ("llama-3.1-70b", "--engine", "vllm", "--device", "rtx-pro-6000", "--tp", "4")
+    said = run(*base, "--context", "32k", "--batch-size", "20").stdout
+    assert "borderline: 20 of 20.54 possible requests, 19.99 to 21.07" in said
