@@ -16,6 +16,11 @@ _COUNT_SUFFIX = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
 
 
+def key_value_heads(count: int) -> str:
+    """`8 K/V heads`, `1 K/V head`."""
+    return f"{count:,} K/V head{'' if count == 1 else 's'}"
+
+
 def parse_tokens(text: str) -> int:
     """Tokens from `8192`, `8k` or `1m`, where 1k = 1,024. Raises HeadcountError."""
     return _parse(text, _TOKEN_SUFFIX, "a number of tokens, such as 8192, 8k or 1m (1k = 1,024)")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from headcount.model.errors import HeadcountError
+from headcount.model.units import key_value_heads
 
 from .parallel import valid_tp
 from .plan import Plan, plan_model
@@ -173,5 +174,5 @@ def _conversion(variants: Sequence[VariantPlan]) -> Iterator[Change]:
     for row in conversions(variants):
         heads, plan = row.variant.num_key_value_heads, row.plan
         if heads is not None and plan is not None and plan.verdict in ("fits", "borderline"):
-            text = f"{heads} K/V heads (headcount convert --kv-heads {heads})"
+            text = f"{key_value_heads(heads)} (headcount convert --kv-heads {heads})"
             yield Change(what="num_key_value_heads", value=heads, text=text, plan=plan)

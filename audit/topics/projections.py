@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import prod
 
 from headcount.model.mixers import Attention, LatentAttention
+from headcount.model.units import key_value_heads
 from headcount.report.report import Column, Table
 
 from .page import ELHAGE, NOTHING, VASWANI, Page, Sum, product, with_rest
@@ -46,8 +47,9 @@ def mha(subject: Subject) -> Page:
         )
     if attention.heads != "MHA":
         blocks.append(
-            f"It has {attention.num_key_value_heads} K/V heads for {attention.num_attention_heads}"
-            " heads, so that W_k and W_v are smaller than W_q (see the topic gqa)."
+            f"It has {key_value_heads(attention.num_key_value_heads)} for"
+            f" {attention.num_attention_heads} heads, so that W_k and W_v are smaller than W_q (see"
+            " the topic gqa)."
         )
     blocks.append("The table: the same with other numbers of heads, a K/V head for each.")
     return Page(True, tuple(blocks), (VASWANI,), (_other_heads(as_mha),))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from headcount.model.divisors import divisors
 from headcount.model.mixers import Attention, LatentAttention
 from headcount.model.sizes import mha_ratio
-from headcount.model.units import format_bytes
+from headcount.model.units import format_bytes, key_value_heads
 from headcount.report.report import Column, Table
 
 from .page import AINSLIE, LATENT, NOTHING, SHAZEER, VASWANI, Page, Sum, product
@@ -28,7 +28,7 @@ def gqa(subject: Subject) -> Page:
     heads = attention.num_attention_heads
     blocks: tuple[str | Sum, ...] = (
         _SHARED,
-        f"This model has {attention.num_key_value_heads} K/V heads for {heads} heads"
+        f"This model has {key_value_heads(attention.num_key_value_heads)} for {heads} heads"
         f" ({attention.heads}).",
         *_against_mha(subject, attention),
         *_whole_caches(subject),
@@ -147,7 +147,7 @@ def mqa(subject: Subject) -> Page:
     if attention is None:
         return Page(False, (_ONE, NOTHING), sources)
     is_mqa = attention.heads == "MQA"
-    kind = f"It has {attention.num_key_value_heads} K/V heads ({attention.heads})."
+    kind = f"It has {key_value_heads(attention.num_key_value_heads)} ({attention.heads})."
     blocks: tuple[str | Sum, ...] = (
         "This is such a model." if is_mqa else kind,
         *_with_one(subject, attention),

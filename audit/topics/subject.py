@@ -10,6 +10,7 @@ from headcount.audit.audited import Audit
 from headcount.model.mixers import Attention, LatentAttention, Mixer
 from headcount.model.sizes import AuditRequest, Sizes, fill_in
 from headcount.model.spec import ModelSpec
+from headcount.model.units import key_value_heads as in_words
 
 from .page import product, with_rest
 
@@ -78,7 +79,9 @@ def held(subject: Subject) -> Iterator[str]:
     for (name, heads, key_value_heads, _, head_dim, window), count in kinds[:_KINDS_SHOWN]:
         parts = (
             f"{heads} heads" if heads else "",
-            f"{key_value_heads} K/V heads" if key_value_heads else "",
+            in_words(key_value_heads)
+            if isinstance(key_value_heads, int) and key_value_heads
+            else "",
             f"head_dim {head_dim}" if head_dim else "",
             f"window {window:,}" if isinstance(window, int) else "",
         )

@@ -92,9 +92,14 @@ def hardware_rows(
         )
 
 
+def hundredths_below(value: float) -> float:
+    """19.998 of 20 are not 20.00."""
+    return floor(100 * value) / 100 if isfinite(value) else value
+
+
 def rounded_down(value: float) -> str:
-    """To hundredths: 19.998 of 20 are not 20.00."""
-    return f"{floor(100 * value) / 100 if isfinite(value) else value:,.2f}"
+    """`hundredths_below`, as text."""
+    return f"{hundredths_below(value):,.2f}"
 
 
 def may_serve(option: Candidate) -> str:
