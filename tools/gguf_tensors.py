@@ -72,7 +72,8 @@ def _created(token: re.Match[str], names: dict[str, str]) -> Iterator[tuple[str,
             yield f"blk.ffn_{part}.weight", False
     elif "TENSOR_DUPLICATED" not in token["flags"] or "i !=" in token["flags"]:
         name = names[token["name"]].replace(".%d", "")
-        yield f"{name}.{token['leaf']}", token["flags"].strip() == "0"
+        # `flags`: 0 but in files with layers for multi-token prediction
+        yield f"{name}.{token['leaf']}", token["flags"].strip() in ("0", "flags")
 
 
 def lines(sdist: Path) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from headcount.model import limits
 from headcount.model.errors import InvalidConfigError, UnsupportedModelError
@@ -18,7 +18,8 @@ from .states import recurrent_mixers
 from .windows import windows
 
 # Of llama.cpp's cache, whatever the types of the weights, unless --cache-type-k/v say otherwise.
-CACHE_DTYPE, CACHE_DTYPE_SOURCE = "float16", "llama.cpp's default"
+CACHE_DTYPE: Literal["float16"] = "float16"
+CACHE_DTYPE_SOURCE = "llama.cpp's default"
 
 
 def gguf_spec(metadata: Mapping[str, Any], where: str) -> ModelSpec:

@@ -36,7 +36,8 @@ class Written:
     the loader wants query heads that are as wide as hidden_size together. `scale_of_head`: scores
     are divided by the root of head_dim, whatever query_pre_attn_scalar says, and in models of
     `odd_scale` layers by that of hidden_size / heads. `rope_every`: of so many layers the last one
-    has no rotation, whatever no_rope_layers says.
+    has no rotation, whatever no_rope_layers says. `latent`: its attention is multi-head latent
+    attention, whose further keys are in `convert/gguf/latent.py`.
     """
 
     architecture: str
@@ -54,6 +55,7 @@ class Written:
     scale_of_head: bool = False
     odd_scale: int | None = None
     rope_every: int | None = None
+    latent: bool = False
 
 
 _LLAMA = Written(
@@ -230,6 +232,7 @@ _ALL = (
         windowed=True,
     ),
     replace(_LLAMA, architecture="smollm3", rope_every=4),
+    replace(_LLAMA, architecture="deepseek2", class_rotary="pairs", latent=True),
     Written(
         architecture="nemotron",
         rotary="halves",

@@ -43,12 +43,30 @@ class HeadOrder:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HeadHalf:
+    """One half of what a latent becomes in each of `heads`: of `keys` and `values` rows the first
+    ones, with rows and columns of each head swapped ("k"), or the others as they are ("v")."""
+
+    half: Literal["k", "v"]
+    heads: int
+    keys: int
+    values: int
+
+    def shape(self, rank: int) -> tuple[int, ...]:
+        """Of a latent of `rank` elements."""
+        if self.half == "k":
+            return (self.heads, rank, self.keys)
+        return (self.heads, self.values, rank)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GgufTensor:
     """One tensor of the file. `shape` is torch's, the fastest axis last; `type` is ggml's.
 
     It is the tensor that the step called by the one of `steps` makes, or those of all of them
     stacked along a new first axis; of none, `values`. `transposed`: rows and columns are swapped
-    first. `heads`: then heads lie otherwise. `gain` is added to every number.
+    first. `heads`: then heads lie otherwise. `half`: it is this part of each head. `gain` is added
+    to every number.
     """
 
     name: str
@@ -58,6 +76,7 @@ class GgufTensor:
     values: tuple[float, ...] = ()
     transposed: bool = False
     heads: HeadOrder | None = None
+    half: HeadHalf | None = None
     gain: float = 0.0
 
     @property
@@ -67,6 +86,8 @@ class GgufTensor:
             return "make"
         if self.heads is not None:
             return "reorder"
+        if self.half is not None:
+            return "split"
         if len(self.steps) > 1:
             return "stack"
         if self.transposed:

@@ -5,7 +5,7 @@ from typing import Any
 
 from headcount.arch.gguf.written import TANH_GELU, Written
 from headcount.audit.audited import Audit
-from headcount.model.mixers import Attention
+from headcount.model.mixers import Attention, LatentAttention
 
 from ..plan.errors import CannotConvertError
 from .gguf_file import GgufTensor, KeyValue, Kind
@@ -109,7 +109,7 @@ def _keys(
     label: str,
 ) -> Iterator[KeyValue]:
     spec = audit.spec
-    attentions = _attentions(audit)
+    attentions = _attentions(audit, LatentAttention if written.latent else Attention)
     first = attentions[0]
     yield KeyValue("vocab_size", "u32", tensors[EMBEDDING].shape[0])
     yield KeyValue("context_length", "u32", context_of(audit, config))
@@ -118,11 +118,12 @@ def _keys(
     yield KeyValue("feed_forward_length", "u32", tensors["blk.0.ffn_down.weight"].shape[-1])
     yield KeyValue("attention.head_count", "u32", first.num_attention_heads)
     yield KeyValue("attention.head_count_kv", "u32", first.num_key_value_heads)
-    yield KeyValue("attention.key_length", "u32", first.head_dim)
-    yield KeyValue("attention.value_length", "u32", first.v_head_dim)
+    key, value = _cached_lengths(first)
+    yield KeyValue("attention.key_length", "u32", key)
+    yield KeyValue("attention.value_length", "u32", value)
     epsilon = "layer_norm_rms_epsilon" if written.norm == "rms" else "layer_norm_epsilon"
-    value = written.epsilon
-    number = setting(config, value) if isinstance(value, str) else value
+    named = written.epsilon
+    number = setting(config, named) if isinstance(named, str) else named
     yield KeyValue(f"attention.{epsilon}", "f32", float(number))
     if rotation is not None and written.rotary != "none":
         yield from rotation_keys(rotation)
@@ -131,12 +132,23 @@ def _keys(
     yield from _own_keys(written, config, label)
 
 
-def _attentions(audit: Audit) -> list[Attention]:
-    """That of each layer. Raises CannotConvertError unless all have the same heads."""
-    found: list[Attention] = []
+def _cached_lengths(mixer: Attention | LatentAttention) -> tuple[int, int]:
+    """Elements of a key and of a value in the cache. All heads share those of a latent: it is what
+    their values are made of, and with the elements that rotate their key."""
+    if isinstance(mixer, LatentAttention):
+        return mixer.kv_lora_rank + mixer.qk_rope_head_dim, mixer.kv_lora_rank
+    return mixer.head_dim, mixer.v_head_dim
+
+
+def _attentions(
+    audit: Audit, kind: type[Attention] | type[LatentAttention]
+) -> Sequence[Attention | LatentAttention]:
+    """That of each layer, of this `kind`. Raises CannotConvertError unless all have the same
+    heads."""
+    found: list[Attention | LatentAttention] = []
     for layer in audit.spec.layers:
         attention = layer.mixers[0] if len(layer.mixers) == 1 else None
-        if type(attention) is not Attention:
+        if type(attention) is not kind:
             raise CannotConvertError(
                 f"{audit.source.id}: layer {layer.index} is no plain attention, and GGUF files of"
                 " others are not written; convert without --format gguf"
@@ -151,7 +163,9 @@ def _attentions(audit: Audit) -> list[Attention]:
     return found
 
 
-def _windows(attentions: list[Attention], written: Written, label: str) -> Iterator[KeyValue]:
+def _windows(
+    attentions: Sequence[Attention | LatentAttention], written: Written, label: str
+) -> Iterator[KeyValue]:
     sizes = {attention.window for attention in attentions if attention.window is not None}
     if len(sizes) > 1:
         raise _refusal(written, label, f"knows one window, and this model has {sorted(sizes)}")

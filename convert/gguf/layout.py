@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from ..stream.head_layout import split_heads
-from .gguf_file import GgufTensor, HeadOrder
+from .gguf_file import GgufTensor, HeadHalf, HeadOrder
 
 
 def put_in_order(made: Sequence[torch.Tensor], tensor: GgufTensor) -> torch.Tensor:
@@ -13,7 +13,16 @@ def put_in_order(made: Sequence[torch.Tensor], tensor: GgufTensor) -> torch.Tens
     whole = made[0] if len(made) == 1 else torch.stack(tuple(made))
     if tensor.transposed:
         whole = whole.T
+    if tensor.half is not None:
+        return _half(whole, tensor.half)
     return whole if tensor.heads is None else _ordered(whole, tensor.heads)
+
+
+def _half(whole: torch.Tensor, half: HeadHalf) -> torch.Tensor:
+    """[heads, rank, keys], by which llama.cpp multiplies queries into the latent, or
+    [heads, values, rank], which makes values of it."""
+    heads = whole.view(half.heads, half.keys + half.values, -1)
+    return heads[:, : half.keys].transpose(1, 2) if half.half == "k" else heads[:, half.keys :]
 
 
 def _ordered(whole: torch.Tensor, order: HeadOrder) -> torch.Tensor:

@@ -10,7 +10,7 @@ from headcount.arch.engine_types import gguf_architecture
 from headcount.arch.gguf.spec import gguf_spec
 from headcount.arch.gguf.written import WRITTEN, Written
 from headcount.audit.audited import Audit
-from headcount.model.mixers import Attention
+from headcount.model.mixers import Attention, LatentAttention
 from headcount.model.spec import ModelSpec
 from headcount.running.boundary import quiet_transformers, third_party
 
@@ -20,6 +20,7 @@ from ..plan.request import Q8_0, ElementType
 from ..plan.steps import Step
 from .gguf_file import GgufFile, GgufTensor, KeyValue
 from .keys import approximations, check_computed, context_of, general_keys, model_keys
+from .latent import check_latent_file, latent_keys, latent_notes
 from .output_audit import output_audit
 from .rotation import rotation_of, rotation_tensors
 from .tensors import EMBEDDING, Model, dropped_notes, laid_out
@@ -40,9 +41,13 @@ def planned_file(
     audit = output_audit(steps, config, name)
     settings = _settings(config, name)
     check_computed(written, settings, name)
+    if written.latent:
+        check_latent_file(settings, name)
     _check_width(written, audit)
-    head_dim = _first(audit.spec).head_dim
-    rotation = rotation_of(settings, head_dim, context_of(audit, settings), name)
+    first = _first(audit.spec)
+    latent = first if isinstance(first, LatentAttention) else None
+    turning = first.head_dim if latent is None else latent.qk_rope_head_dim
+    rotation = rotation_of(settings, turning, context_of(audit, settings), name)
     model = Model(
         written=written,
         attention_map=attention_map(audit),
@@ -50,6 +55,7 @@ def planned_file(
         tied=bool(audit.spec.tie_word_embeddings),
         rotary=audit.architecture.rotary or written.class_rotary,
         rotated=0 if rotation is None else rotation.rotated,
+        latent=latent,
         dtype=dtype,
         label=name,
     )
@@ -58,7 +64,10 @@ def planned_file(
     tables = () if rotation is None else tuple(rotation_tensors(rotation))
     by_name = {tensor.name: tensor for tensor in tensors}
     vocabulary = vocabulary_of(folder, by_name[EMBEDDING].shape[0])
-    keys = model_keys(written, audit, settings, by_name, rotation)
+    keys = (
+        *model_keys(written, audit, settings, by_name, rotation),
+        *(() if latent is None else latent_keys(written.architecture, latent, settings)),
+    )
     metadata = (*general_keys(written.architecture, name, tensors), *keys, *vocabulary.keys)
     return GgufFile(
         architecture=written.architecture,
@@ -69,6 +78,7 @@ def planned_file(
             *approximations(written, settings),
             *_windows_lost(audit.spec, metadata, name),
             *_unquantised(tensors, dtype),
+            *(() if latent is None else latent_notes(tensors)),
             *dropped_notes(dropped),
         ),
     )
@@ -98,8 +108,9 @@ def _settings(config: Mapping[str, Any], name: str) -> Any:
         return CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
 
 
-def _first(spec: ModelSpec) -> Attention:
-    found = next((m for la in spec.layers for m in la.mixers if isinstance(m, Attention)), None)
+def _first(spec: ModelSpec) -> Attention | LatentAttention:
+    mixers = (mixer for layer in spec.layers for mixer in layer.mixers)
+    found = next((m for m in mixers if isinstance(m, Attention | LatentAttention)), None)
     if found is None:
         raise CannotConvertError("a model without attention has no heads to write")
     return found
@@ -129,14 +140,15 @@ def _check_rotary(model: Model) -> None:
 
 def _windows_lost(spec: ModelSpec, metadata: Sequence[KeyValue], name: str) -> Iterator[str]:
     """What llama.cpp will not see of the layers' windows, by the key-values as an audit reads them.
-    Raises SelfCheckError where these say other heads, or windows that are none."""
+    Raises SelfCheckError where these say other heads, another cache, or windows that are none."""
     read = gguf_spec({one.key: _as_read(one) for one in metadata}, name)
     lost = []
     for layer, found in zip(spec.layers, read.layers, strict=True):
         wanted, got = layer.mixers[0], found.mixers[0]
-        assert isinstance(wanted, Attention) and isinstance(got, Attention)
+        assert isinstance(wanted, Attention | LatentAttention) and type(got) is type(wanted)
         heads = [(m.num_attention_heads, m.num_key_value_heads, m.head_dim) for m in (wanted, got)]
-        if heads[0] != heads[1] or got.window not in (None, wanted.window):
+        kept = [m.key_value_elements(1, engine="serving") for m in (wanted, got)]
+        if heads[0] != heads[1] or kept[0] != kept[1] or got.window not in (None, wanted.window):
             raise SelfCheckError(f"{name}: layer {layer.index} would be read as {got}")
         if wanted.window != got.window:
             lost.append(layer.index)

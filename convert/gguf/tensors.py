@@ -10,6 +10,7 @@ from headcount.arch.gguf.loaders import loaded_tensors
 from headcount.arch.gguf.written import Written
 from headcount.arch.tensors.blocks import Blocks
 from headcount.audit.census import is_buffer
+from headcount.model.mixers import LatentAttention
 from headcount.sources.safetensors import TensorInfo
 
 from ..attention_map.mapping import AttentionMap
@@ -17,6 +18,7 @@ from ..plan.errors import CannotConvertError
 from ..plan.request import ElementType
 from ..plan.steps import Step
 from .gguf_file import GgufTensor, HeadOrder
+from .latent_halves import LATENT_NEEDS, half_of, halves
 from .names import names_of, without_layer, without_number
 from .types import type_of
 
@@ -28,7 +30,8 @@ _FLOATS = ("F64", "F32", "F16", "BF16")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Model:
     """What is known of the model whose steps are laid out. `tied`: its head is its embedding.
-    `rotated`: of the elements of a head, so many turn with the position."""
+    `rotated`: of the elements of a head, so many turn with the position. `latent`: the attention of
+    its layers, where that keeps a latent."""
 
     written: Written
     attention_map: AttentionMap
@@ -36,6 +39,7 @@ class Model:
     tied: bool
     rotary: Rotary | None
     rotated: int
+    latent: LatentAttention | None
     dtype: ElementType | None
     label: str
 
@@ -73,12 +77,13 @@ def laid_out(
         if name == HEAD and model.tied:
             dropped.append(Dropped(step.name, "the head is tied: the embedding is read for it"))
             continue
-        if name is None or without_layer(name) not in known:
-            raise CannotConvertError(_no_place(step, name, model))
-        found.setdefault(name, {})[number or 0] = step
+        for one in (name,) if name is None or model.latent is None else halves(name):
+            if one is None or without_layer(one) not in known:
+                raise CannotConvertError(_no_place(step, one, model))
+            found.setdefault(one, {})[number or 0] = step
     if model.tied and HEAD in loaded.needs and EMBEDDING in found:
         found[HEAD] = found[EMBEDDING]
-    _check_whole(found, loaded.needs, model)
+    _check_whole(found, loaded.needs | (LATENT_NEEDS if model.latent else frozenset()), model)
     made = (_tensor(name, numbered, model) for name, numbered in found.items())
     return tuple(made), tuple(dropped)
 
@@ -123,6 +128,9 @@ def _tensor(name: str, numbered: Mapping[int, Step], model: Model) -> GgufTensor
     module = first.name.rpartition(".")[0].rpartition(".")[2]
     transposed = module in model.written.transposed and len(first.shape) == 2
     shape = first.shape[::-1] if transposed else first.shape
+    half = None if model.latent is None else half_of(name, model.latent)
+    if half is not None:
+        shape = half.shape(first.shape[-1])
     if len(steps) > 1:
         shape = (len(steps), *shape)
     is_norm = name.endswith("norm.weight")
@@ -133,6 +141,7 @@ def _tensor(name: str, numbered: Mapping[int, Step], model: Model) -> GgufTensor
         steps=tuple(step.name for step in steps),
         transposed=transposed,
         heads=_heads(name, first, model),
+        half=half,
         gain=model.written.gain if is_norm else 0.0,
     )
 

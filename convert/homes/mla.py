@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
+from headcount.arch.gguf.spec import CACHE_DTYPE
 from headcount.arch.rehoming.deepseek import (
     LIKE_LLAMA,
     TARGET,
@@ -47,6 +48,9 @@ _INSIDE = (
     *(f"mlp.{name}_proj.weight" for name in ("gate", "up", "down")),
     *(f"self_attn.{part}_proj.weight" for part in "qkvo"),
 )
+# What float16 cannot hold: the way down to the small latent, and what its norm makes up for that.
+# Folders of float16 are refused, and GGUF files have a type for each tensor.
+_WIDE = (DOWN, NORM)
 _EMBEDDING, _LAST_NORM, _HEAD = "embed_tokens.weight", "norm.weight", "lm_head.weight"
 _KEPT = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "hidden_act"),
@@ -56,21 +60,25 @@ _KEPT = (
 _AS_THEY_ARE = ("dtype", "torch_dtype", "transformers_version")
 
 
-def mla(source: ConversionSource, size: LatentSize, dtype: CastName | None) -> Home:
-    """Raises CannotConvertError, and HeadCountError for latents that leave no room for the key
-    that rotates, or take more than what they take the place of."""
+def mla(
+    source: ConversionSource, size: LatentSize, dtype: CastName | None, *, gguf: bool = False
+) -> Home:
+    """`gguf`: the result is laid out as a GGUF file, in other types than its tensors are made in.
+    Raises CannotConvertError, and HeadCountError for latents that leave no room for the key that
+    rotates, or take more than what they take the place of."""
     like, old = _like(source)
     mixer = _mixer(source)
     scale = like.multipliers(old)
     rotated = mixer.head_dim
     shape = MlaShape(
-        rank=mla_rank(source, mixer, size, dtype, rotated),
+        rank=mla_rank(source, mixer, size, CACHE_DTYPE if gguf else dtype, rotated),
         rotated=rotated,
         head_dim=mixer.head_dim,
         scaling=mixer.head_dim**-0.5 if scale.attention is None else scale.attention,
         theta=theta(old),
     )
-    _check_dtype(source, dtype)
+    if not gguf:
+        _check_dtype(source, dtype)
     heads = {
         where: heads_of(one, one.num_key_value_heads)
         for where, one in source.attention_map.mixers.items()
@@ -80,7 +88,8 @@ def mla(source: ConversionSource, size: LatentSize, dtype: CastName | None) -> H
         reason="DeepSeek-V3's class has latent attention",
         heads=HeadsByLayer(layers=heads),
         draft=lambda: replace(
-            _draft(source, shape, _Factors.of(old, scale)), notes=tuple(_notes(mixer, shape))
+            _draft(source, shape, _Factors.of(old, scale)),
+            notes=() if gguf else tuple(_notes(mixer, shape)),
         ),
         config=lambda: _config(source, like, old, shape, mixer),
         ranks=dict.fromkeys(heads, shape.rank + shape.rotated),
@@ -229,7 +238,9 @@ class _Drafting:
         made_of = tuple(h.tensor for h in tensors.projections if h.has_query_key_value)
         action = Factor(layer=held.place.index)
         for name, shape in _shapes(tensors, self._shape):
-            yield computed(f"{attention_path(tensors)}{name}.weight", made_of, shape, action)
+            made = computed(f"{attention_path(tensors)}{name}.weight", made_of, shape, action)
+            is_wide = name in _WIDE and made.dtype == "F16"
+            yield replace(made, dtype="F32") if is_wide else made
 
 
 def _shapes(tensors: AttentionTensors, shape: MlaShape) -> Iterator[tuple[str, tuple[int, ...]]]:

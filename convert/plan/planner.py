@@ -127,7 +127,7 @@ def _check_device(request: ConversionRequest) -> None:
 
 def _home(source: ConversionSource, request: ConversionRequest) -> Home:
     if request.latent is not None and request.home == "mla":
-        return mla(source, request.latent, request.cast)
+        return mla(source, request.latent, request.cast, gguf=request.is_gguf)
     if request.latent is not None:
         return latent(source, request.latent, request.cast)
     if not request.changes_heads:

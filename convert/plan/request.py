@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from headcount.arch.rehoming.deepseek import LIKE_LLAMA
 from headcount.model.errors import HeadcountError
 from headcount.model.pruned_heads import PrunedShare
 from headcount.running.asked_for import BUILTIN
@@ -130,10 +131,12 @@ class ConversionRequest:
             raise HeadcountError(f"dtype {self.dtype!r} is not one of {', '.join(known)}{hint}")
         if self.is_gguf and self.max_shard_size is not None:
             raise HeadcountError("--max-shard-size: a GGUF file is written as one; leave it out")
-        if self.is_gguf and self.latent is not None:
+        if self.is_gguf and self.latent is not None and self.home != "mla":
             raise HeadcountError(
-                "--format gguf does not go with --latent: llama.cpp has no architecture whose cache"
-                " holds such latents; leave one of them out"
+                "--format gguf does not go with --latent in our own modelling file (home latent):"
+                " llama.cpp has no architecture whose cache holds such latents; add --home mla,"
+                f" which holds those of {', '.join(LIKE_LLAMA)} as its architecture deepseek2, or"
+                " leave one of them out"
             )
         if self.is_gguf and self.target.name.endswith(".gguf"):
             raise HeadcountError(

@@ -51,6 +51,27 @@ _MPT = {
     "eos_token_id": 0,
 }
 _WIDE = {**_PLAIN, "head_dim": 32}
+# Of `convert --home mla`: all layers are dense
+_MLA = {
+    **_PLAIN,
+    "num_key_value_heads": 4,
+    "rms_norm_eps": 1e-6,
+    "q_lora_rank": None,
+    "kv_lora_rank": 24,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+    "first_k_dense_replace": 2,
+    "n_routed_experts": 1,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_intermediate_size": 96,
+}
+# What --home mla makes of a latent in front of its norm, and that norm of it: in all about 1.
+_SMALL, _RESTORING = 2.0**-33, 2.0**23
+_SQUARE = {"kv_lora_rank": 32, "qk_nope_head_dim": 32, "v_head_dim": 32}
 _GEMMA = {**_WIDE, "query_pre_attn_scalar": 32, "sliding_window": 8}
 
 
@@ -145,6 +166,10 @@ GGUF_MODELS: Mapping[str, GgufModel] = {
     ),
     "smollm3": GgufModel("smollm3", {**_PLAIN, "num_hidden_layers": 4}),
     "nemotron": GgufModel("nemotron", _PLAIN),
+    "deepseek_v3, of --home mla": GgufModel("deepseek_v3", _MLA),
+    "deepseek_v3, square halves, tied": GgufModel(
+        "deepseek_v3", {**_MLA, **_SQUARE, "tie_word_embeddings": True}
+    ),
 }
 
 
@@ -164,6 +189,10 @@ def build(name: str) -> Any:
             parameter.mul_(0).add_(values.view(parameter.shape))
             if is_gain and not one.model_type.startswith(("gemma", "nemotron")):
                 parameter.add_(1)
+            if path.endswith("kv_a_proj_with_mqa.weight"):
+                parameter[: config.kv_lora_rank] *= _SMALL
+            elif path.endswith("kv_a_layernorm.weight"):
+                parameter *= _RESTORING
     return model
 
 
