@@ -24,7 +24,8 @@ BOUND = re.compile(
 OTHERS = frozenset(
     {
         *("convert/calibrate/calibration_text.py", "convert/homes/native_heads.py"),
-        *("audit/topics/subject.py", "convert/merge/costs.py", "convert/budget/search.py"),
+        *("audit/diff.py", "audit/topics/subject.py"),
+        *("convert/merge/costs.py", "convert/budget/search.py"),
         *("plan/changes.py", "plan/curves.py", "plan/report/charts.py", "plan/report/tables.py"),
         *("plan/report/overview.py", "plan/hardware/search.py"),
         *("plan/options/speculation.py", "plan/engines/vllm/added/adapters.py"),  # vLLM's own

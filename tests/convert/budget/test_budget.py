@@ -164,7 +164,7 @@ def test_a_second_run_finds_it_done_and_a_killed_one_gives_the_same_bytes(
         (("--latent", "--budget", "1/2", "--home", "mla"), "one size for all layers"),
         (("--latent", "--dry-run"), "--latent without a size"),
         (("--latent", "0-1:8"), "no rank for layer 2"),
-        (("--latent", "0-9:8"), "layer 4 keeps no keys"),
+        (("--latent", "0-9:8"), "there is no layer 4, which --latent names"),
         (("--latent", "0-3:8", "--home", "mla"), "one size for all layers"),
     ],
 )
