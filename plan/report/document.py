@@ -10,7 +10,7 @@ from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
 from ..what_if.rows import VariantPlan, conversions
-from .hardware import hundredths_below, price_cells
+from .hardware import hundredths, price_cells
 from .notes import assumptions, report_notes, warnings
 
 SCHEMA_VERSION = 1
@@ -266,9 +266,9 @@ def hardware_document(option: Candidate, result: PlanResult) -> dict[str, object
 def perhaps_document(option: Candidate, result: PlanResult) -> dict[str, object]:
     """What is borderline, with the requests that each of its replicas serves at once if the
     estimates err against it, and in its favour."""
-    low, high = option.may_serve
-    ends = {"concurrency_low": hundredths_below(low), "concurrency_high": round(high, 2)}
-    found = {key: value if isfinite(value) else None for key, value in ends.items()}
+    wanted = option.plan.workload.batch_size
+    ends = dict(zip(("concurrency_low", "concurrency_high"), option.may_serve, strict=True))
+    found = {key: hundredths(end, wanted) if isfinite(end) else None for key, end in ends.items()}
     return {**candidate_document(option, result), **found}
 
 

@@ -13,7 +13,7 @@ from ..hardware.candidates import Candidate, placements
 from ..plan import Plan
 from ..replication import replication
 from ..result import PlanResult
-from .hardware import may_serve, rounded_down, tried
+from .hardware import hundredths, may_serve, tried
 
 if TYPE_CHECKING:
     from ..gate import Held
@@ -137,10 +137,10 @@ def _reason(plan: Plan) -> str:
     if not plan.runs_at_once:
         return f"{plan.most_at_once:,} of {wanted:,} requests run at once"
     if plan.verdict == "borderline":
-        low, high = rounded_down(plan.low.at_once), f"{plan.high.at_once:,.2f}"
-        return f"{wanted:,} of {plan.at_once:,.2f} possible requests, {low} to {high}"
+        low, high = (hundredths(end.at_once, wanted) for end in (plan.low, plan.high))
+        return f"{wanted:,} of {plan.at_once:,.2f} possible requests, {low:,.2f} to {high:,.2f}"
     if not plan.fits:
-        return f"{rounded_down(plan.at_once)} of {wanted:,} requests"
+        return f"{hundredths(plan.at_once, wanted):,.2f} of {wanted:,} requests"
     return f"{wanted:,} of {plan.at_once:,.2f} possible requests"
 
 

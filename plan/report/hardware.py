@@ -92,18 +92,17 @@ def hardware_rows(
         )
 
 
-def hundredths_below(value: float) -> float:
-    """19.998 of 20 are not 20.00."""
-    return floor(100 * value) / 100 if isfinite(value) else value
-
-
-def rounded_down(value: float) -> str:
-    """`hundredths_below`, as text."""
-    return f"{hundredths_below(value):,.2f}"
+def hundredths(value: float, wanted: int) -> float:
+    """Rounded as engines log it, but not up to what is wanted: 19.998 of 20 are not 20.00."""
+    if not isfinite(value):
+        return value
+    rounded = round(value, 2)
+    return rounded if (rounded >= wanted) == (value >= wanted) else floor(100 * value) / 100
 
 
 def may_serve(option: Candidate) -> str:
     """How many of its requests something borderline serves at once."""
-    low, high = rounded_down(option.may_serve[0]), f"{option.may_serve[1]:,.2f}"
+    wanted = option.plan.workload.batch_size
+    low, high = (f"{hundredths(end, wanted):,.2f}" for end in option.may_serve)
     each = " each" if option.replicas > 1 else ""
-    return f"{low} to {high} of {option.plan.workload.batch_size:,}{each}"
+    return f"{low} to {high} of {wanted:,}{each}"

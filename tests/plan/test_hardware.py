@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headcount.plan.devices import all_devices, find_device
-from headcount.plan.report.hardware import rounded_down
+from headcount.plan.report.hardware import hundredths
 from plan_runs import document, engine, run
 
 GIB = 2**30
@@ -411,8 +411,8 @@ def test_a_batch_of_a_replica_is_what_surely_fits() -> None:
 @pytest.mark.parametrize(
     ("args", "sure", "perhaps", "ends"),
     [
-        # vLLM's plan of the same start alone says 18.53 to 21.34 of 20 requests
-        (("deepseek-v3", "--device", "h100,h200"), 24, ("h200", 8), (18.53, 21.34)),
+        # vLLM's plan of the same start alone says 18.54 to 21.34 of 20 requests
+        (("deepseek-v3", "--device", "h100,h200"), 24, ("h200", 8), (18.54, 21.34)),
         (("llama-3.1-70b", "--device", "rtx-pro-6000"), 8, ("rtx-pro-6000", 4), (19.99, 21.07)),
     ],
 )
@@ -550,7 +550,7 @@ def test_what_was_not_measured_on_rocm_is_wide_and_says_so() -> None:
 
 
 def test_nearly_enough_is_not_rounded_to_enough() -> None:
-    assert [rounded_down(n) for n in (19.998, 20.0, 1234.567)] == ["19.99", "20.00", "1,234.56"]
+    assert [hundredths(n, 20) for n in (19.998, 20.0, 13.946, 20.996)] == [19.99, 20, 13.95, 21.0]
     base = ("llama-3.1-70b", "--engine", "vllm", "--device", "rtx-pro-6000", "--tp", "4")
     said = run(*base, "--context", "32k", "--batch-size", "20").stdout
     assert "borderline: 20 of 20.54 possible requests, 19.99 to 21.07" in said
