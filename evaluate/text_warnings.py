@@ -5,6 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from headcount.convert.plan.side_files import RECORD
+from headcount.model import limits
+from headcount.model.errors import HeadcountError
+from headcount.sources.json_file import read_json_file
 
 from .evaluation_document import ModelScore
 from .evaluation_plan import EvaluationPlan
@@ -26,12 +29,14 @@ def text_warnings(plan: EvaluationPlan, score: ModelScore) -> tuple[str, ...]:
 def fitted_to(plan: EvaluationPlan) -> tuple[str, ...]:
     """Where the record of the model names the text among those that it was made from: a
     calibration, the importance of heads, an uptraining."""
-    record = plan.runnables[0].folder / RECORD
+    path = plan.runnables[0].folder / RECORD
+    if not path.exists():
+        return ()
     try:
-        said = record.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ()  # of a model that no conversion made; what is wrong with a record others say
-    if plan.text.sha256 not in said:
+        _, record = read_json_file(path, limits.RECORD_BYTES)
+    except HeadcountError as error:
+        return (f"whether the model was fitted to the text is not known: {error}",)
+    if plan.text.sha256.encode() not in record.start:
         return ()
     return (
         f"{plan.text.name}: the model was fitted to it, as its {RECORD} says: figures on it are"

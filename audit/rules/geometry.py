@@ -12,7 +12,7 @@ from headcount.model.mixers import (
     LowRankAttention,
     Mixer,
 )
-from headcount.model.units import format_indices
+from headcount.model.units import format_indices, key_value_heads
 
 from ..census import Placed, count_parts
 from ..observe import Observed, is_turned
@@ -70,9 +70,8 @@ def _other_heads(facts: WeightFacts, config: int, weights: int) -> str:
     query, key = widths.pop()
     if query % config or key % config:
         return ""
-    heads, key_value_heads = query // config, key // config
-    count = f"{key_value_heads} K/V head{'' if key_value_heads == 1 else 's'}"
-    less = "" if key_value_heads in (0, heads) else f" and {count}"
+    heads, shared = query // config, key // config
+    less = "" if shared in (0, heads) else f" and {key_value_heads(shared)}"
     return f", or {heads} heads{less} of {config}: the shapes do not say which"
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -238,3 +239,20 @@ def test_a_text_that_the_model_was_fitted_to_is_said(save_model: SaveModel, tmp_
         assert any(f"{file}: {said}" in line for line in warnings) == is_read
         assert (f"{file.name}: {said}" in card(target)) == is_read
         assert (said in done.stderr) == is_read
+
+
+@pytest.mark.parametrize("broken", ["{", "", "fifo"])
+def test_a_record_that_cannot_be_read_is_said(
+    save_model: SaveModel, tmp_path: Path, broken: str
+) -> None:
+    model, text = save_model("llama"), tmp_path / "text.txt"
+    text.write_text("five words of a text, " * 50)
+    record = model / "conversion.json"  # a FIFO would be waited for
+    if broken == "fifo":
+        os.mkfifo(record)
+    else:
+        record.write_text(broken)
+    done = invoked("evaluate", str(model), "--text", str(text))
+    assert done.exit_code == 0, done.stderr
+    assert "whether the model was fitted to the text is not known: " in done.stderr
+    assert str(record) in done.stderr
