@@ -63,8 +63,8 @@ class Command(_Started):
             from .meant import option_meant
 
             known = CommandFiles(__package__ or "", NAMES)
-            hint = option_meant(error.option_name, known)
-            raise click.UsageError(error.format_message() + hint, ctx) from None
+            hint = option_meant(error, self, known)
+            raise click.UsageError(error.message + hint, ctx) from None
         for param in self.params:
             if _is_empty(param, ctx.params.get(param.name or "")):
                 raise click.BadParameter("must not be empty", ctx, param)

@@ -13,6 +13,18 @@ _ELSEWHERE = {
     **{"eval": "evaluate", "train": "uptrain", "verify": "convert --verify", "docs": "explain"},
 }
 
+_USERS, _CONTEXT, _BATCH = "--target-users", "--context", "--batch-size"
+_OPTIONS_ELSEWHERE = {
+    **dict.fromkeys(("--users", "--user", "--concurrency", "--num-users", "--requests"), _USERS),
+    **dict.fromkeys(("--ctx", "--max-len", "--seq-len", "--seqlen", "--tokens"), _CONTEXT),
+    **dict.fromkeys(("--batch", "--bs", "--batchsize"), _BATCH),
+    **dict.fromkeys(("--gpus", "--num-gpus", "--n-gpus", "--devices", "--gpu-count"), "--tp"),
+    **dict.fromkeys(("--kv-cache", "--cache-dtype"), "--kv-dtype"),
+    **dict.fromkeys(("--json", "--csv", "--markdown", "--html"), "--format"),
+    **dict.fromkeys(("--out", "--output-dir"), "--output"),
+    **dict.fromkeys(("--verbose", "--all", "--full"), "--details"),
+}
+
 
 def command_meant(name: str, commands: Mapping[str, click.Command]) -> str:
     """A sentence for a command `name` that there is not, with a space before it; empty: none is
@@ -25,10 +37,20 @@ def command_meant(name: str, commands: Mapping[str, click.Command]) -> str:
     return f" Did you mean {near!r}?" if near else ""
 
 
-def option_meant(option: str, commands: Mapping[str, click.Command]) -> str:
-    """Which commands have the option that another was given; empty: none has."""
-    having = [name for name, command in commands.items() if _has(command, option)]
-    return f" It is an option of {' and '.join(sorted(having))}." if having else ""
+def option_meant(
+    error: click.NoSuchOption, command: click.Command, commands: Mapping[str, click.Command]
+) -> str:
+    """Which option somebody may have meant: one that is called otherwise here, one that another
+    command has, or those spelt most like it. Empty: none is near."""
+    option = error.option_name
+    meant = _OPTIONS_ELSEWHERE.get(option, "")
+    if meant and _has(command, meant):
+        return f" Did you mean {meant}?"
+    having = [name for name, other in commands.items() if _has(other, option)]
+    if having:
+        return f" It is an option of {' and '.join(sorted(having))}."
+    near = error.possibilities or []
+    return f" Did you mean {' or '.join(near[:2])}?" if near else ""
 
 
 def _has(command: click.Command, option: str) -> bool:

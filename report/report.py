@@ -88,7 +88,8 @@ class Column(NamedTuple):
 class Table(NamedTuple):
     """Rows of raw values, one per column; None prints as an empty cell. `brief` is how many rows a
     terminal shows without --details; None: all. Of those it keeps `least` as long as anything else
-    can go."""
+    can go. `telling` are the places of all rows, those that it shows before others first; they
+    stand in the table's order then. `asked_for` says how to ask for some that are not shown."""
 
     key: str
     title: str
@@ -96,6 +97,15 @@ class Table(NamedTuple):
     rows: tuple[tuple[object, ...], ...]
     brief: int | None = None
     least: int = 2
+    telling: tuple[int, ...] = ()
+    asked_for: str = ""
+
+    def first(self, rows: int | None) -> tuple[tuple[object, ...], ...]:
+        """So many of its rows, those that tell most; None: all."""
+        if rows is None or rows >= len(self.rows):
+            return self.rows
+        telling = self.telling or range(len(self.rows))
+        return tuple(self.rows[at] for at in sorted(telling[:rows]))
 
     @property
     def numeric(self) -> list[bool]:

@@ -49,11 +49,13 @@ def answers(reports: Sequence[Report]) -> list[str]:
 
 def _shortened(report: Report, view: View) -> list[str]:
     """The report; without details it loses, to a screen's end, rows of tables that are not shown
-    whole, and a brief one on a terminal what else takes lines, in the order of `_WAYS`."""
-    lines = list(_lines(report, view))
+    whole, and a brief one on a terminal what else takes lines, in the order of `_WAYS`. What went
+    for a table that then had no room itself comes back."""
+    whole, lines = report, list(_lines(report, view))
     while not view.details and len(lines) > _SCREEN:
         ways = _WAYS if report.is_brief and view.width is not None else _WAYS[:1]
-        shorter = next(filter(None, (way(report, view) for way in ways)), None)
+        way = next((way for way in ways if way(report, view)), None)
+        shorter = way and way(whole if way is _no_table else report, view)
         if shorter is None:
             break
         report, lines = shorter, list(_lines(shorter, view))

@@ -44,7 +44,7 @@ class _Column(NamedTuple):
 
 
 def terminal_table(table: Table, width: int | None, rows: int | None = None) -> Iterator[str]:
-    """The lines of the table, or of its first `rows`; then what columns were left out."""
+    """The lines of the table, or of as many `rows` of it; then what columns were left out."""
     found = _columns(table, rows)
     kept = _kept(found, width)
     widths = _widths(kept, width)
@@ -55,7 +55,8 @@ def terminal_table(table: Table, width: int | None, rows: int | None = None) -> 
     else:
         yield from _grid(kept, widths)
     hidden = max(len(table.rows) - rows, 0) if rows is not None else 0
-    left = [f"{hidden:,} more {'row' if hidden == 1 else 'rows'} (--details)"] if hidden else []
+    how = f"--details, {table.asked_for}" if table.asked_for else "--details"
+    left = [f"{hidden:,} more {'row' if hidden == 1 else 'rows'} ({how})"] if hidden else []
     if names := [column.title for column in found if column not in kept]:
         left.append(f"{', '.join(names)} (--wide)")
     if left:
@@ -63,7 +64,7 @@ def terminal_table(table: Table, width: int | None, rows: int | None = None) -> 
 
 
 def _columns(table: Table, rows: int | None) -> list[_Column]:
-    shown = table.rows[:rows]
+    shown = table.first(rows)
     return [
         _Column(
             title=printable(column.title),

@@ -304,12 +304,21 @@ def test_weights_alone_ask_for_their_config(model: Path, tmp_path: Path) -> None
         (["adit", "gpt2"], "Did you mean 'audit'?"),
         (["audit", "gpt2", "--device", "h100"], "It is an option of plan and reconcile."),
         (["plan", "gpt2", "--kv-heads", "4"], "It is an option of convert."),
+        (["plan", "gpt2", "--users", "4"], "Did you mean --target-users?"),
+        (["audit", "gpt2", "--json"], "Did you mean --format?"),
+        (["plan", "gpt2", "--contxt", "4"], "Did you mean --context or"),
     ],
 )
 def test_what_somebody_may_have_meant_is_said(arguments: list[str], hint: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert result.stderr.count(hint) == 1
+
+
+@pytest.mark.parametrize("name", ["llamacpp", "Llama-CPP", "llama.cpp"])
+def test_an_engine_is_known_by_the_letters_of_its_name(name: str) -> None:
+    assert document("plan", "gpt2", "--engine", name)["engine"]["name"] == "llama.cpp"
+    assert "is not one of" in run("plan", "gpt2", "--engine", f"{name}x").stderr
 
 
 def test_lists() -> None:

@@ -1,6 +1,7 @@
 """The options that `plan` and `reconcile` share: which engine serves, and how it was started."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -8,6 +9,11 @@ from headcount.plan.request import FLASH_ATTENTION, MODEL_RUNNERS, SAMPLERS, STA
 
 from .names import BLOCK_SIZE, GPU_LAYERS, PP, SEQUENCES
 from .shared import AT_LEAST_0, AT_LEAST_1, TOKENS, Decorator, stack
+
+if TYPE_CHECKING:
+    _Choice = click.Choice[str]
+else:
+    _Choice = click.Choice  # which takes no type before click 8.2
 
 LLAMA_CPP_OPTIONS = stack(
     click.option(
@@ -60,11 +66,23 @@ _START_OPTIONS = stack(
 )
 
 
+class _EngineName(_Choice):
+    """llamacpp, llama-cpp and TensorRT_LLM are names that are known, too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        by_letters = {_letters(str(choice)): choice for choice in self.choices}
+        return super().convert(by_letters.get(_letters(str(value)), value), param, ctx)
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).casefold()
+
+
 def start_options(engines: Iterable[str]) -> Decorator:
     """--engine, one of `engines`, and how it was started."""
     engine = click.option(
         "--engine",
-        type=click.Choice(list(engines), case_sensitive=False),
+        type=_EngineName(list(engines), case_sensitive=False),
         help="The engine that serves; where one is needed and none is named: vllm.",
     )
     return stack(engine, _START_OPTIONS)

@@ -88,6 +88,7 @@ class Placement(NamedTuple):
 
 Share = Callable[[Plan], float]  # how much of what is required a plan holds, 1 for all of it
 Cost = Callable[[Candidate], float | None]  # None where the price is not known
+_FASTER = 1.25  # what a device of the same memory has to be to be told of beside the best
 _LACKS, _MAY_FIT, _FAILS, _NEVER = 1, 2, 3, 4
 
 
@@ -134,6 +135,28 @@ def of_each_split(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
     for candidate in found:
         firsts.setdefault((candidate.device.key, candidate.tp), candidate)
     return tuple(firsts.values())
+
+
+def telling(found: Sequence[Candidate]) -> tuple[int, ...]:
+    """The places of a long list's candidates, those that tell most first: the best; of each amount
+    of memory that suffices, as so many devices of a size, the fastest; then the others."""
+    sizes: dict[tuple[int, int], list[int]] = {}
+    for at, candidate in enumerate(found):
+        if candidate.plan.fits:
+            sizes.setdefault((candidate.devices, candidate.device.memory), []).append(at)
+    fastest = [min(places, key=lambda at: _slowness(found[at])) for places in sizes.values()]
+    if fastest and _is_near(found[fastest[0]], found[0]):
+        del fastest[0]
+    return tuple(dict.fromkeys((*range(min(len(found), 1)), *fastest, *range(len(found)))))
+
+
+def _is_near(fastest: Candidate, best: Candidate) -> bool:
+    return (fastest.device.bandwidth or 0) < _FASTER * (best.device.bandwidth or 0)
+
+
+def _slowness(candidate: Candidate) -> tuple[float, float, str]:
+    device = candidate.device
+    return -(device.bandwidth or 0), -(device.flops or 0), device.key
 
 
 def placements(found: Sequence[Candidate]) -> Iterator[Placement]:

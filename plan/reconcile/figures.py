@@ -453,7 +453,9 @@ def _available(start: Start) -> Figure:
         error = round(HALF_STEP * (own.addends + 1) * _GIB)
         return _between(name, logged, round(own.gib * _GIB), error, own.words)
     if start.request.device is None:
-        return _unknown(name, logged, "the device is not known: --device NAME or a size")
+        return _unknown(
+            name, logged, "the log names no device to hold it against: --device NAME or a size"
+        )
     if not is_weighed(start.model):
         return _unknown(name, logged, "the model's parameters are not known")
     plan = plan_model(start.model, start.request)

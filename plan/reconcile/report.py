@@ -14,7 +14,7 @@ from .start import Start
 _GIB = 2**30
 _LISTED = 8  # files that are named in a note
 # Rows that a terminal shows without --details, if they fit on its screen.
-_BRIEF_CHANGES, _BRIEF_FIGURES, _BRIEF_LOGS = 4, 8, 20
+_BRIEF_FIGURES, _BRIEF_LOGS = 8, 20
 _DROP = {"low": 2, "high": 2}
 _UNCHECKED = "available memory is the log's own: give --device to check it"
 
@@ -174,6 +174,8 @@ def _facts_of_failure(found: Explanation) -> Iterator[Fact]:
         yield Fact("smallest_change", "Smallest change", first.text)
         if first.command:
             yield Fact("command", "Command", first.command)
+        if others := "; ".join(remedy.text for remedy in found.remedies[1:]):
+            yield Fact("other_changes", "Or", others, drop=2)
     if found.advice:
         yield Fact("advice", "Advice", "; ".join(found.advice))
 
@@ -207,7 +209,7 @@ def _table_of_remedies(found: Explanation) -> Table:
             (remedy.text, remedy.kv_tokens, f"{remedy.concurrency:.2f}")
             for remedy in found.remedies
         ),
-        brief=_BRIEF_CHANGES,
+        brief=0,
     )
 
 

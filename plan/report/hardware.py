@@ -6,9 +6,10 @@ from math import floor, isfinite
 from headcount.report.report import Column, Table
 
 from ..decode import decode_rate
-from ..hardware.candidates import Candidate
+from ..hardware.candidates import Candidate, telling
 from ..result import PlanResult
 
+NAMING = "--device h100"
 _BRIEF_ROWS = 5
 _CHOICE = (
     Column("device", "Device"),
@@ -39,6 +40,8 @@ def hardware_table(result: PlanResult) -> Table:
         rows=tuple(hardware_rows(result, result.of_each_device)),
         brief=None if result.named else _BRIEF_ROWS,
         least=_BRIEF_ROWS,
+        telling=() if result.prices else telling(result.of_each_device),
+        asked_for="" if result.named else NAMING,
     )
     return without_empty_end(table)
 

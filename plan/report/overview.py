@@ -1,17 +1,17 @@
 """Several models in one view: what each of them takes, in one table, and in one JSON document."""
 
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 
 from headcount.report.cells import cell
 from headcount.report.report import Column, Fact, Report, Table
 
-from ..hardware.candidates import Candidate
+from ..hardware.candidates import Candidate, telling
 from ..hardware.cost import HOURS_A_MONTH
 from ..result import PlanResult
 from .document import hardware_document
 from .facts import engine_name
-from .hardware import hardware_columns, hardware_rows, without_empty_end
+from .hardware import NAMING, hardware_columns, hardware_rows, without_empty_end
 from .notes import of_cards, refused, warnings
 
 SCHEMA_VERSION = 1
@@ -26,19 +26,24 @@ def overview_report(
     The document holds those of all `reports`."""
     found = [result for result in results if result is not None]
     prices = any(result.prices for result in found)
-    rows = [list(hardware_rows(result, _shown(result))) for result in found]
-    models = [result.plan.model.model_id for result in found]
+    shown = [_shown(result) for result in found]
+    rows = [
+        [(result.plan.model.model_id, *row) for row in hardware_rows(result, own)]
+        for result, own in zip(found, shown, strict=True)
+    ]
     records = Table(
         key="hardware",
         title="Hardware, the best first",
         columns=(Column("model", "Model"), *hardware_columns(prices)),
-        rows=tuple((model, *row) for model, own in zip(models, rows, strict=True) for row in own),
+        rows=tuple(row for own in rows for row in own),
     )
-    most = _BRIEF_ROWS * len(found)
+    are_named = all(result.named for result in found)
     table = records._replace(
-        rows=tuple(_in_turn(_short(models), rows)),
-        brief=len(records.rows) if all(result.named for result in found) else most,
+        rows=_briefly_named(records.rows),
+        brief=len(records.rows) if are_named else _BRIEF_ROWS * len(found),
         least=len(found),
+        telling=tuple(_in_turn(shown, prices)),
+        asked_for="" if are_named else NAMING,
     )
     return Report(
         title=f"Plan of {len(names)} models{_wanted(found)}",
@@ -52,20 +57,20 @@ def overview_report(
     )
 
 
-def _short(models: Sequence[str]) -> tuple[str, ...]:
-    """Without their organisations, where those do not tell them apart."""
-    names = tuple(model.rpartition("/")[2] for model in models)
-    return names if len(set(names)) == len(set(models)) else tuple(models)
+def _briefly_named(rows: Sequence[tuple[object, ...]]) -> tuple[tuple[object, ...], ...]:
+    """The models without their organisations, where those do not tell them apart."""
+    names = {str(row[0]): str(row[0]).rpartition("/")[2] for row in rows}
+    if len(set(names.values())) < len(names):
+        return tuple(rows)
+    return tuple((names[str(row[0])], *row[1:]) for row in rows)
 
 
-def _in_turn(
-    models: Sequence[str], rows: Sequence[Sequence[tuple[object, ...]]]
-) -> Iterator[tuple[object, ...]]:
-    """The best of each model, then the next of each: a screen that ends has rows of all."""
-    for place in zip_longest(*rows):
-        for model, row in zip(models, place, strict=True):
-            if row is not None:
-                yield (model, *row)
+def _in_turn(shown: Sequence[Sequence[Candidate]], by_price: bool) -> Iterator[int]:
+    """The places of the most telling row of each model, then of the next of each: a screen that
+    ends has rows of all. The best by price tell most."""
+    starts = [0, *accumulate(map(len, shown))]
+    for places in zip_longest(*(range(len(own)) if by_price else telling(own) for own in shown)):
+        yield from (start + at for start, at in zip(starts, places, strict=False) if at is not None)
 
 
 def _shown(result: PlanResult) -> tuple[Candidate, ...]:

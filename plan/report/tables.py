@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from headcount.report.report import Column, Table
 
 from ..decode import decode_rate
-from ..hardware.candidates import Placement, placements
+from ..hardware.candidates import Placement, placements, telling
 from ..plan import Plan
 from ..result import PlanResult
 from ..what_if.rows import VariantPlan
-from .hardware import hardware_table, price_cells, price_columns
+from .hardware import NAMING, hardware_table, price_cells, price_columns
 
 _SHORTEST, _MOST_ROWS = 1024, 8
 _BRIEF_ROWS = 6
@@ -111,6 +111,8 @@ def _placement_table(result: PlanResult, rows: list[Placement]) -> Table:
         ),
         rows=tuple(_placement_row(result, row) for row in rows),
         brief=_BRIEF_ROWS,
+        telling=() if result.prices else telling([row.asked for row in rows]),
+        asked_for="" if result.named else NAMING,
     )
 
 

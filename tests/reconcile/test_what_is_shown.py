@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from headcount.cli import main
 from start_up_lines import reconcile as run
+from start_up_lines import too_long, vllm
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "vllm-startup.log"  # vLLM 0.32 wrote it
 # Llama-3.1-70B on four H100 of which a share of 0.764 was given away, as engines log it.
@@ -66,3 +67,24 @@ def test_rows_for_programs_have_the_commands() -> None:
     done = run(SAMPLE.read_text(encoding="utf-8"), "--format", "csv")
     assert done.output.splitlines()[0] == "report,change,kv_tokens,concurrency,command"
     assert "--kv-cache-memory-bytes 4712300544" in done.output.splitlines()[1]
+
+
+def test_of_a_failed_start_every_change_is_told_on_a_screen() -> None:
+    """The log names no device: its figures are held against none that they chose themselves."""
+    log = vllm(
+        *("0.10.1", "Qwen/Qwen3-8B", 36864),
+        "INFO Model loading took 15.2683 GiB and 3 seconds",
+        "INFO Available KV cache memory: 4.40 GiB",
+        too_long(36864, "5.06", "4.40", 32048),
+    )
+    asked = ["reconcile", "-", "--format"]
+    found = json.loads(CliRunner().invoke(main, [*asked, "json"], input=log).stdout)
+    screen = CliRunner().invoke(main, asked[:2], input=log, env={"COLUMNS": "80"}).stdout
+    lines, words = screen.splitlines(), " ".join(screen.split())
+    assert len(lines) < 24 and max(map(len, lines)) <= 80
+    changes = [change["text"] for change in found["explanation"]["changes"]]
+    assert len(changes) > 3
+    assert f"Smallest change {changes[0]}" in words and f"Or {'; '.join(changes[1:])}" in words
+    assert "Context 36,864" in words and "the log names none" in words
+    (available,) = [f for f in found["figures"] if f["figure"] == "available_kv_bytes"]
+    assert available["agrees"] is None and "the log names no device" in available["why"]

@@ -90,7 +90,8 @@ def test_every_plan_of_the_catalogue_fits_on_a_screen(first: int) -> None:
 
 
 def test_a_report_becomes_shorter_in_the_order_that_is_said() -> None:
-    """Rows, notes of figures, figures, notes, names of tables, tables."""
+    """Rows, notes of figures, figures, notes, names of tables, tables; what went for a table that
+    then goes itself is there again."""
     many = tuple((n,) for n in range(40))
     report = Report(
         title="A report",
@@ -121,8 +122,12 @@ def test_a_report_becomes_shorter_in_the_order_that_is_said() -> None:
     more = tuple(Fact(f"x{n}", f"More {n}", n) for n in range(12))
     text = shown(report._replace(facts=(*report.facts, *more[:5])))
     assert "word …\n" in text and "also shows: hidden, K/V heads, 5 figures." in text
-    text = shown(report._replace(facts=(*report.facts, *more)))
-    assert "also shows: shown, 2 tables, 5 figures." in text and "more rows" not in text
+    text = shown(report._replace(facts=(*report.facts, *more[:6])))
+    assert "also shows: shown, hidden, K/V heads, 3 figures." in text and "more rows" not in text
+    assert "Fact 2" in text and "Fact 3" not in text
+    names = tuple(Table(str(n), f"Another table {n}", (), (), brief=0) for n in range(9))
+    text = shown(report._replace(facts=(*report.facts, *more), tables=names))
+    assert "also shows: 9 tables, 5 figures." in text
     whole = render([report], "table", View(width=80))
     assert whole.count("word") == 90 and "Fact 5" in whole and "39" in whole
 
@@ -242,6 +247,18 @@ def test_a_table_too_wide_for_all_is_a_value_a_line() -> None:
     ]
 
 
+def test_the_rows_that_tell_most_are_shown_in_the_table_s_order() -> None:
+    rows = tuple((name,) for name in "abcdef")
+    table = Table("t", "", (Column("n", "N"),), rows, 3, telling=(0, 5, 2, 1, 3, 4))
+    shown = render([report(tables=(table,))], "table", View(width=80, details=False)).split()
+    assert [word for word in shown if word in "abcdef"] == ["a", "c", "f"]
+    asked = table._replace(asked_for="--device h100")
+    text = render([report(tables=(asked,))], "table", View(width=80, details=False))
+    assert "… 3 more rows (--details, --device h100)" in text
+    whole = render([report(tables=(asked,))], "table", View(width=80)).split()
+    assert [word for word in whole if word in "abcdef"] == [*"abcdef"]
+
+
 def test_a_row_too_many_is_counted() -> None:
     long = Table("t", "T", (Column("n", "n", "count"),), tuple((n,) for n in range(9)), brief=2)
     view = View(width=80, details=False)
@@ -338,8 +355,9 @@ def test_names_of_compared_models_stay_whole(device: str, tmp_path: Path) -> Non
     assert len(lines) < 24
     assert not any(len(line) > 80 for line in lines)
     begin = next(at for at, line in enumerate(lines) if line.startswith("Model"))
-    names = [line.split()[0] for line in lines[begin + 2 : begin + 5]]
-    assert names == ["DeepSeek-V3", "Llama-3.1-70B", "Qwen3-32B"]
+    end = next(at for at, line in enumerate(lines[begin:], begin) if not line or line[0] == "…")
+    names = dict.fromkeys(line.split()[0] for line in lines[begin + 2 : end])
+    assert list(names) == ["DeepSeek-V3", "Llama-3.1-70B", "Qwen3-32B"]
     assert "An hour" in lines[begin]
 
 
