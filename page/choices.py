@@ -7,7 +7,7 @@ from headcount.arch.registry import architecture_of
 from headcount.model.dtypes import CACHE_BITS
 from headcount.model.version import __version__
 from headcount.plan.devices import all_devices
-from headcount.plan.engines.registry import ENGINES, PLAIN
+from headcount.plan.engines.registry import ENGINES, PLAIN, SERVING
 from headcount.report.cells import cell
 from headcount.sources.catalogue import CatalogueRow, catalogue
 
@@ -28,6 +28,7 @@ def choices() -> dict[str, Any]:
             for device in all_devices()
         ],
         "engines": [name for name in ENGINES if name != PLAIN],
+        "serving": SERVING,  # where one is needed and none is chosen
         "dtypes": _DTYPES,
         "cache_dtypes": [*CACHE_BITS],
     }

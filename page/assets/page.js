@@ -26,7 +26,7 @@ const FIELDS = ["ask", "model", "against", "log", "of", "on", "device", "engine"
 
 const by = (id) => document.getElementById(id);
 const answerPlace = by("answer"), morePlace = by("more");
-let state = {}, controls = {}, laidBy = ""; // the GPU that a search over all was asked in place of
+let state = {}, controls = {}, serving = "", laidBy = ""; // the GPU that a search over all was asked in place of
 
 // ---- the state, and the address ----
 
@@ -72,17 +72,19 @@ function show() {
   for (const part of document.querySelectorAll("[data-for]"))
     part.hidden = !part.dataset.for.split(" ").includes(state.ask);
   for (const [name, control] of Object.entries(controls)) control.show(state[name] ?? "", STANDING[name]);
+  by("engine").options[0].text = state.ask === "find" ? `${serving}, as none is chosen` : "none: memory alone";
   by("log").value = state.log ?? "";
 }
 
-function build({ models, devices, engines, dtypes, cache_dtypes, version }) {
+function build({ models, devices, engines, dtypes, cache_dtypes, version, ...more }) {
   by("version").textContent = version;
+  serving = more.serving;
   const changed = (name) => (value) => change(name, value);
   for (const name of ["model", "against", "of"])
     controls[name] = combobox(by(`${name}-field`), name, models, changed(name));
   controls.device = choose(by("device"), [["", [["", "any: show all"]]], ...byVendor(devices)], changed("device"));
   controls.on = choose(by("on"), [["", [["", "not known"]]], ...byVendor(devices)], changed("on"));
-  controls.engine = choose(by("engine"), [["", [["", "not chosen"], ...engines.map(plain)]]], changed("engine"));
+  controls.engine = choose(by("engine"), [["", [["", ""], ...engines.map(plain)]]], changed("engine"));
   controls.dtype = choose(by("dtype"), [["", [["", "as stored"], ...dtypes.map(plain)]]], changed("dtype"));
   controls.kv_dtype = choose(by("kv_dtype"), [["", [["", "as the model, or the engine, has it"], ...cache_dtypes.map(plain)]]], changed("kv_dtype"));
   controls.context = slider(by("context-field"), "context", changed("context"));
