@@ -148,7 +148,7 @@ def _search_verdict(result: PlanResult, chosen: Candidate) -> Fact:
     users = result.users or chosen.plan.workload.batch_size
     what = "cost" if result.an_hour(chosen) is not None else "memory"
     devices = f"{chosen.devices:,} x {chosen.device.key}"
-    value = f"least {what}: {devices}"
+    value = f"fits on {devices}: least {what}"
     if chosen.verdict == "borderline":
         value = f"borderline: {devices}"
     elif not result.holds or chosen.verdict != "fits":

@@ -1,4 +1,4 @@
-"""One name for an idea, in options, tables and documents (docs/library.md#words)."""
+"""One name for an idea, in options, tables and documents (docs/words.md)."""
 
 import json
 from collections import defaultdict

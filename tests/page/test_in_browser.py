@@ -251,7 +251,7 @@ def test_broken_files_are_told_and_the_page_goes_on(tab: Tab, tmp_path: Path, na
 
 
 def test_an_idea_has_its_one_name(tab: Tab) -> None:
-    """docs/library.md#words: sequences of one cache, and requests that all replicas serve."""
+    """docs/words.md: sequences of one cache, and requests that all replicas serve."""
     label = "document.querySelector('#users-label').innerText"
     for question, name in (
         ("plan", "Batch size"),

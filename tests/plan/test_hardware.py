@@ -29,7 +29,7 @@ def test_devices_are_those_of_all_stages() -> None:
 
 def test_a_pipeline_is_found_where_a_machine_does_not_suffice() -> None:
     result = run("deepseek-v3", "--target-users", "4", "--context", "4k", "--device", "h100")
-    assert "least memory: 16 x h100 (4 requests at once, vllm " in result.stdout
+    assert "fits on 16 x h100: least memory (4 requests at once, vllm " in result.stdout
     assert "16 x NVIDIA H100 SXM5 80GB (tp 8 x pp 2)" in result.stdout
     assert "--pipeline-parallel-size 2" in result.stdout
 
@@ -275,7 +275,7 @@ def test_prices_choose_and_add_up(tmp_path: Path, text: str) -> None:
     assert second["a_month"] == pytest.approx(30.5 * second["devices"] * 365 * 24 / 12)
     assert (last["an_hour"], last["a_month"]) == (None, None)
     dear = run(*SERVED, "--prices", prices(tmp_path, "h200,900\nb200,1\nh100,3\n"))
-    assert "least cost: 4 x b200" in dear.stdout
+    assert "fits on 4 x b200: least cost" in dear.stdout
     assert "4.00 (2,920.00 a month)" in dear.stdout
 
 
@@ -459,7 +459,7 @@ def test_several_tp_are_a_row_each_and_the_least_that_fits_is_named() -> None:
     assert (found["engine"]["tp"], found["engine"]["devices"]) == (4, 4)
     assert {option["pp"] for option in found["engine"]["options"]} == {1}
     text = run(*asked).stdout
-    assert "least memory: 4 x h100 (one request at once, tp 1, 2, 4 or 8, vllm " in text
+    assert "fits on 4 x h100: least memory (one request at once, tp 1, 2, 4 or 8, vllm " in text
     assert len(re.findall(r"^h100 +[1248] ", text, re.MULTILINE)) == 4
 
 
@@ -502,7 +502,7 @@ def test_a_count_goes_with_one_device_and_one_number() -> None:
 def test_a_search_says_that_tp_is_the_least_it_tries() -> None:
     asked = ("llama-3.1-70b", "--device", "h100", "--context", "32k", "--target-users", "20")
     text = run(*asked, "--tp", "4").stdout
-    assert "least memory: 8 x h100 (20 requests at once, tp 4 or more, vllm " in text
+    assert "fits on 8 x h100: least memory (20 requests at once, tp 4 or more, vllm " in text
     assert "or more" not in run(*asked).stdout
 
 

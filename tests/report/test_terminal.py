@@ -332,8 +332,11 @@ def test_a_search_shows_its_best_rows_and_of_what_it_is(model: str) -> None:
     table = next(at for at, line in enumerate(lines) if line.startswith("Device "))
     rows = [line for line in lines[table:] if " fits " in line]
     assert len(rows) >= (3 if "To start" in "".join(lines) else 5)
-    (verdict,) = [line for line in lines if line.startswith("  Verdict")]
-    assert re.search(r"least memory: \d+ x [\w-]+ \(20 requests at once, vllm [\d.]+\)", verdict)
+    (begin,) = [at for at, line in enumerate(lines) if line.startswith("  Verdict")]
+    verdict = " ".join(" ".join(lines[begin : begin + 2]).split())
+    assert re.search(
+        r"fits on \d+ x [\w-]+: least memory \(20 requests at once, vllm [\d.]+\)", verdict
+    )
 
 
 def test_a_verdict_alone_keeps_its_engine_and_device() -> None:
