@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from headcount.convert.plan.errors import CheckFailedError
+from headcount.convert.plan.plan import ConversionPlan
 from headcount.convert.plan.planner import plan_conversion
 from headcount.convert.plan_report import conversion_plan_report
-from headcount.convert.source_folder import source_folder
+from headcount.convert.source_folder import SourceFolder, source_folder
 from headcount.library.conversions import checked_conversion, conversion_request
 from headcount.library.evaluations import check_evaluation
 from headcount.model.errors import HeadcountError
@@ -37,17 +38,22 @@ def convert_model(
     the options `evaluation` if they are given; `checks`: runs source and result. `write` gets the
     reports, `output` is the file that it writes. Raises HeadcountError, CheckFailedError."""
     check_report_path(output, (Path(source), target))
+
+    def planned(found: SourceFolder) -> ConversionPlan:
+        plan = plan_conversion(conversion_request(found, target, options))
+        if evaluation is not None:
+            check_evaluation(found.path, **evaluation)
+        return plan
+
     with source_folder(
         source,
         target,
         whole=not dry_run,
         allow_pickle=allow_pickle,
         merge_adapter=merge_adapter,
+        judge=planned,
     ) as found:
-        request = conversion_request(found, target, options)
-        plan = plan_conversion(request)
-        if evaluation is not None:
-            check_evaluation(found.path, **evaluation)
+        plan = planned(found)
         if dry_run:
             write([conversion_plan_report(plan)])
             return

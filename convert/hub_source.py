@@ -3,7 +3,7 @@
 import errno
 import glob
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,14 +26,19 @@ from .plan.errors import CannotConvertError
 from .plan.side_files import reason_by_name
 from .temporary_folder import temporary_folder
 
+Judge = Callable[[Path, str], object]
+
 
 @contextmanager
-def hub_source(source: str, *, whole: bool) -> Iterator[tuple[Path, str]]:
+def hub_source(
+    source: str, *, whole: bool, judge: Judge | None = None
+) -> Iterator[tuple[Path, str]]:
     """The snapshot of `org/name[@revision]` in the Hub's cache, with what is missing downloaded,
     and its name with the commit.
 
     Config and headers are read and judged first. Not `whole`: a folder for plans, gone afterwards,
-    whose weights are headers over nothing. Raises HeadcountError, and WriteError for a full disk.
+    whose weights are headers over nothing. `judge` is given such a folder, and may refuse it,
+    before weights are downloaded. Raises HeadcountError, and WriteError for a full disk.
     """
     found = read_hub(source)
     checkpoint = _weights(source, found)
@@ -41,18 +46,41 @@ def hub_source(source: str, *, whole: bool) -> Iterator[tuple[Path, str]]:
     if checkpoint.folder.is_dir():  # offline: the snapshot whose headers were read
         snapshot = checkpoint.folder
     else:
-        snapshot = _download(found, checkpoint, shards if whole else [])
+        snapshot = _download(found, checkpoint, shards if whole and judge is None else [])
         _name_commit(snapshot, source.partition("@")[2] or "main")
     name = f"{found.id}@{snapshot.name}"
-    if whole:
-        yield snapshot, name
+    if not whole:
+        with _headers_alone(found, checkpoint, snapshot) as folder, _called(folder, source):
+            yield folder, name
         return
+    if judge is not None:
+        with _headers_alone(found, checkpoint, snapshot) as folder, _called(folder, source):
+            judge(folder, name)
+        if not checkpoint.folder.is_dir():
+            snapshot = _download(found, checkpoint, shards)
+    yield snapshot, name
+
+
+@contextmanager
+def _headers_alone(found: FoundModel, checkpoint: Checkpoint, snapshot: Path) -> Iterator[Path]:
+    """The files of a snapshot, and in place of the weights their headers over nothing."""
+    shards = {header.path.name for header in checkpoint.files}
     with temporary_folder("plan") as folder:
         for path in snapshot.iterdir():
             if path.is_file() and path.name not in shards:
                 shutil.copyfile(path, folder / path.name)
         _write_headers(found, checkpoint, folder)
-        yield folder, name
+        yield folder
+
+
+@contextmanager
+def _called(folder: Path, source: str) -> Iterator[None]:
+    """What is refused is told of as the user named it, not as a folder that is gone."""
+    try:
+        yield
+    except HeadcountError as error:
+        error.args = tuple(str(part).replace(str(folder), source) for part in error.args)
+        raise
 
 
 def _weights(source: str, found: FoundModel) -> Checkpoint:

@@ -1,6 +1,6 @@
 """What the user's SOURCE means: a folder, or a model of the Hub."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +33,14 @@ def source_folder(
     whole: bool,
     allow_pickle: bool,
     merge_adapter: bool = False,
+    judge: Callable[[SourceFolder], object] | None = None,
 ) -> Iterator[SourceFolder]:
     """The folder that `source` names, for as long as the context lasts.
 
     `whole`: with its weights, not only for a plan. `allow_pickle`: .bin files, of a folder that has
     nothing else, are turned into safetensors beside `target`. `merge_adapter`: the adapter beside
-    the model is merged into its weights, in a copy beside `target`. Raises HeadcountError.
+    the model is merged into its weights, in a copy beside `target`. `judge` is given the headers of
+    a model of the Hub, and may refuse it, before its weights are downloaded. Raises HeadcountError.
     """
     check_name(source)
     if is_hub_id(source):
@@ -48,7 +50,8 @@ def source_folder(
             raise HeadcountError(
                 f"{source}: --merge-adapter takes a folder: download model and adapter to one"
             )
-        with hub_source(source, whole=whole) as (snapshot, name):
+        judged = None if judge is None else _of_folder(judge)
+        with hub_source(source, whole=whole, judge=judged) as (snapshot, name):
             yield SourceFolder(path=snapshot, name=name)
         return
     path = Path(source)
@@ -70,6 +73,10 @@ def source_folder(
 
     with unpickled(path, checkpoint, target) as copy:
         yield SourceFolder(path=copy, name=path.resolve().name, made=True)
+
+
+def _of_folder(judge: Callable[[SourceFolder], object]) -> Callable[[Path, str], object]:
+    return lambda path, name: judge(SourceFolder(path=path, name=name))
 
 
 def read_pickles_of(folder: Path) -> Checkpoint | None:

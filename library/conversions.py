@@ -46,6 +46,7 @@ from .values import (
 
 if TYPE_CHECKING:
     from headcount.convert.conversion import ConversionReport
+    from headcount.convert.plan.plan import ConversionPlan
     from headcount.convert.source_folder import SourceFolder
 
 
@@ -220,10 +221,18 @@ def _converted(
     from headcount.convert.plan_report import conversion_plan_report
     from headcount.convert.source_folder import source_folder
 
+    def planned(found: "SourceFolder") -> "ConversionPlan":
+        return plan_conversion(conversion_request(found, target, options))
+
     with source_folder(
-        source, target, whole=not dry_run, allow_pickle=allow_pickle, merge_adapter=merge_adapter
+        source,
+        target,
+        whole=not dry_run,
+        allow_pickle=allow_pickle,
+        merge_adapter=merge_adapter,
+        judge=planned,
     ) as found:
-        plan = plan_conversion(conversion_request(found, target, options))
+        plan = planned(found)
         reports: tuple[Report, ...] = (conversion_plan_report(plan),)
         done_before = False
         if not dry_run:

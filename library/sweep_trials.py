@@ -11,7 +11,7 @@ from headcount.convert.plan.errors import TargetError
 from headcount.convert.plan.pruning import parse_pruned_heads
 from headcount.convert.plan.quality import LADDER, with_quality
 from headcount.convert.plan.request import CHOOSING, METHODS, ConversionRequest
-from headcount.convert.source_folder import source_folder
+from headcount.convert.source_folder import SourceFolder, source_folder
 from headcount.convert.temporary_folder import temporary_folder
 from headcount.evaluate.sweep.planned_trials import trials_of
 from headcount.evaluate.sweep.trial import Trial, parse_methods, parse_sizes
@@ -63,24 +63,31 @@ def sweep_trials(
         _refuse_unused(options, fields)
     fields = dict(_pruned(fields, options["pruned_heads"]))
     names = tuple(fields)
-    with (
-        _place_of(target) as place,
-        source_folder(
-            source, place, whole=True, allow_pickle=allow_pickle, merge_adapter=merge_adapter
-        ) as found,
-    ):
-        if target is not None and target.exists():
-            raise TargetError(f"{target}: exists; a sweep takes a name that does not yet")
-        request = ConversionRequest(
-            source=found.path,
-            source_name=found.name,
-            target=place,
-            num_key_value_heads=wanted[0] if wanted else 1,
-            **fields[names[0]],
-        )
-        trials = trials_of(request, wanted, names, lambda name: fields[name], latents)
-        check_evaluation(found.path, **evaluation)  # imports transformers, which plans do without
-        yield trials
+    with _place_of(target) as place:
+
+        def planned(found: SourceFolder) -> tuple[Trial, ...]:
+            if target is not None and target.exists():
+                raise TargetError(f"{target}: exists; a sweep takes a name that does not yet")
+            request = ConversionRequest(
+                source=found.path,
+                source_name=found.name,
+                target=place,
+                num_key_value_heads=wanted[0] if wanted else 1,
+                **fields[names[0]],
+            )
+            trials = trials_of(request, wanted, names, lambda name: fields[name], latents)
+            check_evaluation(found.path, **evaluation)  # imports transformers, unlike plans
+            return trials
+
+        with source_folder(
+            source,
+            place,
+            whole=True,
+            allow_pickle=allow_pickle,
+            merge_adapter=merge_adapter,
+            judge=planned,
+        ) as found:
+            yield planned(found)
 
 
 def _check_together(options: Mapping[str, Any], methods: str | None, by_layer: bool) -> None:

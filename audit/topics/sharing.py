@@ -41,10 +41,8 @@ def gqa(subject: Subject) -> Page:
 
 def _against_mha(subject: Subject, attention: Attention) -> Iterator[Sum]:
     as_mha = attention.with_key_value_heads(attention.num_attention_heads)
-    both = (
-        ("", "this layer", attention),
-        ("mha_", _EVERY, as_mha),
-    )
+    own = ("", "this layer", attention)
+    both = (own,) if attention == as_mha else (own, ("mha_", _EVERY, as_mha))
     for name, who, one in both:
         if subject.spec.is_cached:
             yield _token(subject, one, f"{name}cache_bytes_per_token_and_layer", who)
@@ -66,10 +64,12 @@ def _whole_caches(subject: Subject) -> Iterator[str]:
     tokens, encoder, bits = sizes.context, sizes.encoder_tokens, sizes.bits
     kept = spec.cache_bytes(tokens=tokens, encoder_tokens=encoder, bits=bits)
     as_mha = spec.mha_cache_bytes(tokens=tokens, encoder_tokens=encoder, bits=bits)
-    yield (
-        f"All layers keep {format_bytes(kept)} of {tokens:,} tokens, where MHA would keep"
-        f" {format_bytes(as_mha)}: {mha_ratio(spec, sizes):.2f}x."
-    )
+    all_keep = f"All layers keep {format_bytes(kept)} of {tokens:,} tokens"
+    if kept == as_mha:
+        yield f"{all_keep}, as MHA does: fewer K/V heads keep as much less."
+    else:
+        ratio = f"{mha_ratio(spec, sizes):.2f}x"
+        yield f"{all_keep}, where MHA would keep {format_bytes(as_mha)}: {ratio}."
 
 
 def _token(subject: Subject, attention: Attention, key: str, who: str) -> Sum:

@@ -100,6 +100,27 @@ def test_a_dry_run_downloads_no_weights(hub: Hub, tmp_path: Path) -> None:
     assert convert("org/model", tmp_path / "out", "--dry-run").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--kv-heads", "5"), "has 4 K/V heads; 5 would be more"),
+        (("--kv-heads", "5", "--dry-run"), "has 4 K/V heads; 5 would be more"),
+        (("--latent", "9999999"), "a latent of 9,999,999 saves nothing"),
+        (("--sweep", "5"), "has 4 K/V heads; 5 would be more"),
+    ],
+)
+def test_what_a_plan_refuses_is_refused_before_weights_are_downloaded(
+    hub: Hub, tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    sweep = options[0] == "--sweep"
+    place = () if sweep else (str(tmp_path / "out"),)
+    result = CliRunner().invoke(main, ["convert", "org/model", *place, *options])
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert "Error: org/model: llama: " in result.stderr and words in result.stderr
+    assert not list((tmp_path / "cache").rglob("*.safetensors"))
+
+
 def test_a_gated_model_needs_the_token(hub: Hub, tmp_path: Path) -> None:
     hub.gated = frozenset({"org/model"})
     result = convert("org/model", tmp_path / "out")
