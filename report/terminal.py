@@ -31,11 +31,16 @@ _NEVER_LEFT_OUT = ("Warning: ", "To start: ")  # how notes begin
 
 
 def terminal(reports: Sequence[Report], view: View) -> str:
-    """All reports, one after the other; without details the summary of all, where one is."""
+    """All reports, one after the other, and their answers at the end; without details the summary
+    of all, where one is."""
     summary = next((report for report in reports if report.is_summary), None)
     if summary is not None and not view.details:
         reports = (summary,)
-    parts = ["\n".join(_shortened(report, view)) for report in reports]
+    together = summary is None and len(reports) > 1
+    each = view._replace(tells=False) if together else view
+    parts = ["\n".join(_shortened(report, each)) for report in reports]
+    if together:
+        parts.append("\n".join(line for report in reports for line in _last_lines(report, view)))
     if summary is not None and summary is not reports[-1]:
         parts.append("\n".join(_end(summary, view)).lstrip("\n"))
     return "\n\n".join(parts)
@@ -274,13 +279,17 @@ def _answers(report: Report) -> list[Fact]:
 
 def _end(report: Report, view: View) -> Iterator[str]:
     """What was left out, and the answer once more."""
-    left, answers = ", ".join(_left_out(report, view)), _answers(report)
-    if left or answers:
+    left = ", ".join(_left_out(report, view))
+    told = list(_last_lines(report, view)) if view.tells else []
+    if left or told:
         yield ""
     if left:
         yield from broken(f"--details also shows: {left}.", view.width, 2)
-    if report.title_is_answer and not answers:
-        yield ""
+    if told:
+        yield from ("", *told) if left and not _answers(report) else told
+
+
+def _last_lines(report: Report, view: View) -> Iterator[str]:
     for line, tone in _told(report):
         for part in broken(line, view.width, 2):
             yield _colored(part, tone, view)

@@ -11,12 +11,14 @@ _PAD = "\0"  # stands behind a character that is two columns wide while lines ar
 
 class View(NamedTuple):
     """`width` in columns, None without a bound; `details`: all there is, not what fits on a screen;
-    `color`: with codes of colours; `blocks`: the output can show block characters."""
+    `color`: with codes of colours; `blocks`: the output can show block characters; `tells`: a
+    report ends with its answer."""
 
     width: int | None = None
     details: bool = True
     color: bool = False
     blocks: bool = False
+    tells: bool = True
 
 
 def output_width() -> int | None:

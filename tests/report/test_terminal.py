@@ -369,3 +369,13 @@ def test_a_long_line_goes_on_behind_its_name() -> None:
     shown = render([Report(title="t", lines=lines)], "table", View(width=50)).splitlines()
     starts = [len(line) - len(line.lstrip()) for line in shown[2:] if line]
     assert starts == [0, 13, 2, 13, 0, 0]
+
+
+def test_answers_of_several_reports_stand_together_at_the_end() -> None:
+    one = report(title_is_answer=True)._replace(title="out: converted")
+    two = report(facts=(Fact("verdict", "Verdict", "KL 0.1"),), notes=("a note",))
+    text = render([one, two], "table", View(width=80, details=False))
+    assert text.splitlines()[-2:] == ["out: converted", "Verdict: KL 0.1"]
+    assert text.splitlines().count("out: converted") == 2  # as the title, and here
+    assert text.count("Verdict: ") == 1
+    assert render([one], "table", View(width=80)).splitlines() == [one.title, "", one.title]
