@@ -22,6 +22,7 @@ from headcount.convert.plan.request import (
     KeyValueHeads,
     Method,
     PrunedHeads,
+    beside_latent,
     parse_key_value_heads,
 )
 from headcount.model.errors import HeadcountError
@@ -309,6 +310,9 @@ def conversion_request(
     for name in counts:
         if isinstance(counts[name], bool):
             raise HeadcountError(f"{name} is {counts[name]}; a number is meant")
+    for name in ("method", "grouping"):  # what is asked for, were it what merging does by itself
+        if counts["latent"] is not None and options[name] is not None:
+            raise HeadcountError(beside_latent(f"--{name} {options[name]}"))
     return ConversionRequest(
         source=found.path,
         source_name=found.name,

@@ -91,29 +91,33 @@ def _without_a_row(report: Report, least: Mapping[str, int]) -> Report | None:
     return report._replace(tables=tuple(tables))
 
 
-def _a_fact_s_note_less(report: Report, view: View) -> Report | None:
-    """The longest of those that break their line, but that of a verdict alone, which says
-    of what it is."""
+def _a_fact_less(report: Report, view: View) -> Report | None:
+    """Of the facts with the highest `drop` the longest note that breaks its line, then the first
+    fact itself, if it may go."""
     shown = [fact for fact in report.facts if not fact.detail]
-    side = max((columns(fact.title) for fact in shown), default=0)
-    room = (view.width or 0) - side - 4
-    noted = [fact for fact in shown if fact.note not in ("", _MORE) and _may_be_cut(fact, report)]
-    longest = max(noted, key=lambda fact: columns(fact_line(fact)), default=None)
-    if longest is None or columns(fact_line(longest)) <= room:
+    dropped = max(shown, key=_drop, default=None)
+    if dropped is None:
         return None
-    return _with_fact(report, longest, longest._replace(note=_MORE))
+    alike = [fact for fact in shown if fact.drop == dropped.drop]
+    room = (view.width or 0) - max(columns(fact.title) for fact in shown) - 4
+    noted = [fact for fact in alike if fact.note not in ("", _MORE) and _may_be_cut(fact, report)]
+    longest = max(noted, key=lambda fact: columns(fact_line(fact)), default=None)
+    if longest is not None and columns(fact_line(longest)) > room:
+        return _with_fact(report, longest, longest._replace(note=_cut(longest.note)))
+    if not dropped.drop:
+        return None
+    return _with_fact(report, dropped, dropped._replace(detail=True, note=_MORE))
+
+
+def _cut(note: str) -> str:
+    """Without the last of what it says."""
+    first = note.removesuffix(f"; {_MORE}").rpartition("; ")[0]
+    return f"{first}; {_MORE}" if first else _MORE
 
 
 def _may_be_cut(fact: Fact, report: Report) -> bool:
+    """Not that of a verdict alone, which says of what it is."""
     return fact.key != "verdict" or len(_answers(report)) > 1
-
-
-def _a_fact_less(report: Report, view: View) -> Report | None:
-    """Of those that may go the one with the highest `drop`."""
-    dropped = max((fact for fact in report.facts if not fact.detail), key=_drop, default=None)
-    if dropped is None or not dropped.drop:
-        return None
-    return _with_fact(report, dropped, dropped._replace(detail=True, note=_MORE))
 
 
 def _drop(fact: Fact) -> int:
@@ -159,7 +163,7 @@ def _no_table(report: Report, view: View) -> Report | None:
 
 
 _WAYS = (
-    *(_a_row_less, _a_fact_s_note_less, _a_fact_less, _a_long_note_less, _no_table_named),
+    *(_a_row_less, _a_fact_less, _a_long_note_less, _no_table_named),
     *(_a_row_less_than_it_should, _no_table),
 )
 

@@ -59,6 +59,11 @@ HeadsOfLayers = Mapping[int, tuple[int, ...]]
 PrunedHeads = PrunedShare | HeadsOfLayers
 
 
+def beside_latent(option: str) -> str:
+    """Why an option of merging heads is refused."""
+    return f"{option} does not go with --latent, which merges no heads: leave one of them out"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversionRequest:
     """Convert the model in the folder `source` to `num_key_value_heads` K/V heads, into `target`.
@@ -233,9 +238,7 @@ class ConversionRequest:
         }
         name = next((name for name, is_given in others.items() if is_given), None)
         if name is not None:
-            raise HeadcountError(
-                f"{name} does not go with --latent, which merges no heads: leave one of them out"
-            )
+            raise HeadcountError(beside_latent(name))
 
     def _check_ladder(self) -> None:
         """Raises HeadcountError for rungs that do not go together, or lack text to calibrate on."""

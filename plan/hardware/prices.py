@@ -57,12 +57,25 @@ def _csv_rows(path: Path, data: bytes) -> Iterable[tuple[str, object]]:
         rows = [row for row in csv.reader(io.StringIO(text)) if any(map(str.strip, row))]
     except (UnicodeDecodeError, csv.Error) as error:
         raise HeadcountError(f"{path}: {_FORM} is meant: {error}") from error
-    if rows and [cell.strip().lower() for cell in rows[0]] == ["name", "price"]:
-        rows = rows[1:]
+    rows = rows[1:] if rows and _is_heading(rows[0]) else rows
     wrong = next((row for row in rows if len(row) != 2), None)
     if wrong is not None:
         raise HeadcountError(f"{path}: {_FORM} is meant; found {short(','.join(wrong))}")
     return [(name.strip(), value.strip()) for name, value in rows]
+
+
+def _is_heading(row: list[str]) -> bool:
+    """Such as `device,usd_per_hour`: neither a device nor a price."""
+    if len(row) != 2:
+        return False
+    try:
+        float(row[1])
+    except ValueError:
+        try:
+            find_device(row[0].strip())
+        except HeadcountError:
+            return True
+    return False
 
 
 def _known(path: Path, name: str) -> str:

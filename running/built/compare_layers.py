@@ -29,7 +29,10 @@ def compare_with_built(audit: Audit) -> VerifyFacts:
     """
     config, source = audit.source.config, audit.source
     if source.gguf is not None or config is None:
-        raise UnsupportedModelError(f"{source.id}: --verify needs a config.json")
+        raise UnsupportedModelError(
+            f"{source.id}: --verify holds a config.json against transformers, and here is none:"
+            " name the folder, or org/name of the Hub, that the file was made from"
+        )
     spec = counted(read_config(config, source.where), source)
     with quiet_transformers():
         model = _built(config, source.where)

@@ -261,6 +261,7 @@ SERVED = ("qwen3-32b", "--target-users", "64", "--context", "32k", "--device", "
     "text",
     [
         "name,price\nH200,2\nb200, 30.5\n",
+        "device,usd per hour\nH200,2\nb200, 30.5\n",
         "b200,30.5\n\nh200-sxm,2",
         '{"h200": 2, "b200": 30.5}',
         '[{"name": "h200", "price": 2}, {"name": "B200", "price": "30.5"}]',

@@ -90,8 +90,8 @@ def test_every_plan_of_the_catalogue_fits_on_a_screen(first: int) -> None:
 
 
 def test_a_report_becomes_shorter_in_the_order_that_is_said() -> None:
-    """Rows, notes of figures, figures, notes, names of tables, tables; what went for a table that
-    then goes itself is there again."""
+    """Rows; figures by their `drop`, of each the notes first; notes, names of tables, tables; what
+    went for a table that then goes itself is there again."""
     many = tuple((n,) for n in range(40))
     report = Report(
         title="A report",
@@ -123,8 +123,8 @@ def test_a_report_becomes_shorter_in_the_order_that_is_said() -> None:
     text = shown(report._replace(facts=(*report.facts, *more[:5])))
     assert "word …\n" in text and "also shows: hidden, K/V heads, 5 figures." in text
     text = shown(report._replace(facts=(*report.facts, *more[:6])))
-    assert "also shows: shown, hidden, K/V heads, 3 figures." in text and "more rows" not in text
-    assert "Fact 2" in text and "Fact 3" not in text
+    assert "also shows: shown, hidden, K/V heads, 5 figures." in text and "more rows" not in text
+    assert text.count("word") > 30  # the note is there again, which had gone for the table
     names = tuple(Table(str(n), f"Another table {n}", (), (), brief=0) for n in range(9))
     text = shown(report._replace(facts=(*report.facts, *more), tables=names))
     assert "also shows: 9 tables, 5 figures." in text
@@ -245,6 +245,23 @@ def test_a_table_too_wide_for_all_is_a_value_a_line() -> None:
         "two    " + "b" * 12,
         "three  " + "c" * 12,
     ]
+
+
+def test_a_note_loses_its_end_first_and_the_least_of_figures_theirs_before() -> None:
+    facts = (
+        Fact("cost", "Cost", 1, note="8.80 an hour; " + "word " * 20),
+        Fact("size", "Size", 2, note="share " * 20, drop=1),
+        *(Fact(f"x{n}", f"More {n}", n) for n in range(16)),
+    )
+
+    def shown(count: int) -> str:
+        brief = report(facts=facts[: 2 + count], is_brief=True)
+        return render([brief], "table", View(width=80, details=False))
+
+    whole, cut, last = shown(14), shown(15), shown(16)
+    assert "share" in whole and "word" in whole
+    assert "Size      2 (…)" in cut and "word" in cut
+    assert "Size" not in last and "1 (8.80 an hour; …)" in last
 
 
 def test_the_rows_that_tell_most_are_shown_in_the_table_s_order() -> None:

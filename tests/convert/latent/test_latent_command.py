@@ -88,6 +88,7 @@ def test_a_dry_run_says_what_will_be_kept(save_model: SaveModel, tmp_path: Path)
         (("--latent", "8", "--kv-heads", "1"), "--kv-heads does not go with --latent"),
         (("--latent", "8", "--prune-heads", "1"), "--prune-heads does not go with --latent"),
         (("--latent", "8", "--method", "merge"), "--method merge does not go with --latent"),
+        (("--latent", "8", "--method", "mean"), "--method mean does not go with --latent"),
         (("--latent", "8", "--home", "native"), "--home native does not go with --latent"),
         (("--latent", "8", "--quality", "good"), "needs text"),
         (("--latent", "8", "--sweep", "2,1"), "--latent does not go with --sweep"),
