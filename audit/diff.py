@@ -1,6 +1,6 @@
 """What differs between two models, layer by layer: before and after a conversion, base and tune."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from headcount.model.sizes import AuditRequest, Sizes, fill_in
@@ -51,14 +51,15 @@ def diff_report(a: Audit, b: Audit, request: AuditRequest) -> Report:
     request = request._replace(context=context)
     sizes = (fill_in(a.spec, request), fill_in(b.spec, request))
     model = _differences(_model_values(a, sizes[0]), _model_values(b, sizes[1]))
-    layers = dict(_layer_differences(_layers(a, sizes[0]), _layers(b, sizes[1])))
+    both = _layers(a, sizes[0]), _layers(b, sizes[1])
+    layers = dict(_layer_differences(*both))
     same = not model and not layers
     tables = (
         *_model_tables(_model_values(a, sizes[0]), _model_values(b, sizes[1])),
         *((_layer_table(layers),) if layers else ()),
     )
     return Report(
-        title=f"A = {a.source.id}, B = {b.source.id}: {_verdict(len(layers), same)}",
+        title=f"A = {a.source.id}, B = {b.source.id}: {_verdict(layers, *both, same=same)}",
         tables=tables,
         records=_records(model, layers),
         title_is_answer=True,
@@ -77,12 +78,21 @@ def diff_report(a: Audit, b: Audit, request: AuditRequest) -> Report:
     )
 
 
-def _verdict(layers: int, same: bool) -> str:
+def _verdict(
+    layers: Collection[_Place], a: Collection[_Place], b: Collection[_Place], *, same: bool
+) -> str:
+    """In words, of the layers that differ and those that each has."""
     if same:
         return "nothing that is counted differs"
     if not layers:
         return "the layers are the same"
-    return f"{layers} layer{'s differ' if layers > 1 else ' differs'}"
+    common, shared = (sum(one in a and one in b for one in places) for places in (a, layers))
+    number = "all" if shared == common > 1 else f"{shared:,} of the"
+    verb = "differs" if shared == 1 else "differ"
+    if common == max(len(a), len(b)):
+        return f"{number} {common:,} layers {verb}"
+    which = f"{number} {common:,} that both have {verb}" if common else "of another stack"
+    return f"{len(a):,} layers against {len(b):,}, {which}"
 
 
 def _model_values(audit: Audit, sizes: Sizes) -> dict[str, object]:

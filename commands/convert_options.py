@@ -24,9 +24,12 @@ from headcount.report import FORMATS
 from headcount.running.asked_for import BUILTIN
 
 from .options.shared import (
+    AT_LEAST_0,
+    AT_LEAST_1,
     PATH,
     SIZE,
     TOKENS,
+    WholeNumber,
     details_option,
     options_of,
     output_option,
@@ -129,7 +132,7 @@ conversion_options = stack(
     ),
     click.option(
         "--reconstruct",
-        type=click.IntRange(min=0),
+        type=AT_LEAST_0,
         metavar="STEPS",
         help="Steps of gradient descent on each layer's q, k, v and o; default: 0.",
     ),
@@ -158,9 +161,7 @@ conversion_options = stack(
         is_flag=True,
         help="Add the LoRA adapter that lies beside the weights to them first.",
     ),
-    _option(
-        "--workers", click.IntRange(1, 64), "Threads that merge heads while others are written."
-    ),
+    _option("--workers", WholeNumber(1, 64), "Threads that merge heads while others are written."),
     click.option(
         "--overwrite",
         is_flag=True,
@@ -213,7 +214,7 @@ verify_options = stack(
     ),
     click.option(
         "--sample",
-        type=click.IntRange(min=1),
+        type=AT_LEAST_1,
         metavar="N",
         help="Of --verify: only N tensors, drawn by --seed.",
     ),

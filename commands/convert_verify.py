@@ -28,4 +28,4 @@ def verify_model(
     write([report])
     found: Any = report.document["verify"]
     if found["differences"]:
-        raise CheckFailedError(f"{folder}: is not as its record says")
+        raise CheckFailedError(report.title)

@@ -13,6 +13,7 @@ from headcount.uptrain.uptrain_request import COMPUTE_DTYPES, DECAYS, UptrainReq
 from .console import Command, write_reports
 from .launched import in_main_process
 from .options.shared import (
+    AT_LEAST_0,
     AT_LEAST_1,
     PATH,
     TOKENS,
@@ -39,9 +40,7 @@ _SCHEDULE = stack(
         FiniteRange(min=0, min_open=True),
         "The highest of AdamW; 1e-4 or less for billions of parameters.",
     ),
-    _option(
-        "--warmup", click.IntRange(0), "Steps in which the rate rises, at the start of each phase."
-    ),
+    _option("--warmup", AT_LEAST_0, "Steps in which the rate rises, at the start of each phase."),
     _option("--decay", click.Choice(DECAYS)),
     _option("--batch-size", AT_LEAST_1, "Rows (or pairs) of a step, in all processes together."),
     click.option(
@@ -112,7 +111,7 @@ _OPTIONS = stack(
         help="The processes of a launcher share weights and optimizer (FSDP2).",
     ),
     _option("--seed", int, "Of the order of rows."),
-    _option("--checkpoint-every", click.IntRange(0), "Steps; 0: only between the phases."),
+    _option("--checkpoint-every", AT_LEAST_0, "Steps; 0: only between the phases."),
     _option(
         "--resume/--no-resume",
         words="Whether to go on with the checkpoints of a run that was killed.",

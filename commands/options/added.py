@@ -7,7 +7,7 @@ import click
 
 from headcount.plan.options.algorithms import ALGORITHMS
 
-from .shared import AT_LEAST_1, FiniteRange, stack
+from .shared import AT_LEAST_0, AT_LEAST_1, FiniteRange, stack
 
 if TYPE_CHECKING:
     _Numbers = click.ParamType[tuple[int, ...]]
@@ -62,7 +62,7 @@ _PARALLEL = stack(
         "--num-redundant-experts",
         "--ep-num-redundant-experts",
         "num_redundant_experts",
-        type=click.IntRange(min=0),
+        type=AT_LEAST_0,
         help="Of --eplb-config (vllm).",
     ),
     click.option(

@@ -67,7 +67,9 @@ class FilePath(click.Path):
 
 
 class FiniteRange(click.FloatRange):
-    """A range of numbers; NaN, which no bound stops, and infinity are refused."""
+    """A range, called a number; NaN, which no bound stops, and infinity are refused."""
+
+    name = "number"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         found = super().convert(value, param, ctx)
@@ -82,7 +84,15 @@ TOKENS, SIZE, COUNT = (
     Size("count", parse_count),
 )
 PATH = FilePath()
-AT_LEAST_0, AT_LEAST_1 = click.IntRange(min=0), click.IntRange(min=1)
+
+
+class WholeNumber(click.IntRange):
+    """Said to be no integer, where click says `'8,16' is not a valid integer range`."""
+
+    name = "integer"
+
+
+AT_LEAST_0, AT_LEAST_1 = WholeNumber(min=0), WholeNumber(min=1)
 
 
 def stack(*decorators: Callable[[Any], Any]) -> Decorator:
@@ -192,7 +202,7 @@ workload_options = stack(
         help="Tokens per sequence: 8192, or 8k for the same.",
     ),
     click.option(
-        *BATCH_SIZE, type=click.IntRange(1, limits.BATCH_SIZE.most), default=1, show_default=True
+        *BATCH_SIZE, type=WholeNumber(1, limits.BATCH_SIZE.most), default=1, show_default=True
     ),
     click.option(
         *KV_DTYPE,

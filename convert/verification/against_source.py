@@ -34,7 +34,7 @@ from ..stream.weight_file import WeightStream
 from ..stream.work_folder import WorkFolder
 from ..stream.writer import json_bytes
 from ..temporary_folder import temporary_folder
-from .findings import Verified
+from .findings import SOURCE_CHANGED, Verified
 from .recorded import Recorded, damaged
 
 # Of the norm of a tensor that was merged: another processor sums in another order, and the result
@@ -277,8 +277,7 @@ def _check_tensor(
     else:
         what = f"is not what its source gives ({step.action.verb})"
         known = step.name in recorded.tensors and not verified.names(step.name)
-        blame = "; it is as it was written, so that the source is another one now"
-        verified.differs(step.name, what + (blame if known else ""))
+        verified.differs(step.name, f"{what}; {SOURCE_CHANGED}" if known else what)
 
 
 def _is_equal(pieces: Iterator[memoryview], written: SourceReader, info: TensorInfo) -> bool:

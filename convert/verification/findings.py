@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+# Of what has the digest that it was written with, and not the source's values.
+SOURCE_CHANGED = "it is as it was written, so that the source is another one now"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
@@ -21,6 +24,12 @@ class Verified:
     differences: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_of_another_source(self) -> bool:
+        """Whether what was written is as it was, and all that differs is the source's doing."""
+        found = self.differences
+        return bool(found) and all(SOURCE_CHANGED in one.what for one in found)
 
     def names(self, where: str) -> bool:
         """Whether there is a difference already."""

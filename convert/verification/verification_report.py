@@ -9,6 +9,7 @@ from headcount.report.report import Column, Fact, Report, Table
 
 from .findings import Verified
 
+_BRIEF = 5  # rows on a terminal
 _COUNTS = {
     "files": ("Files", "of the record"),
     "tensors": ("Tensors by digest", "held against the record"),
@@ -25,12 +26,11 @@ _COUNTS = {
 def verification_report(folder: Path, verified: Verified) -> Report:
     """What was looked at, and what differs."""
     found = verified.differences
-    number = f"{len(found)} difference{'s'[: len(found) != 1]}"
     rows = tuple((one.where, one.what) for one in found[: limits.FINDINGS_SHOWN.most])
     columns = (Column(key="where", title="Where"), Column(key="what", title="What"))
-    table = Table(key="differences", title="Differences", columns=columns, rows=rows)
+    table = Table(key="differences", title="Differences", columns=columns, rows=rows, brief=_BRIEF)
     return Report(
-        title=f"{folder}: " + (number if found else "is as its record says"),
+        title=f"{folder}: {_answer(verified)}",
         facts=tuple(_facts(verified)),
         tables=(table,) if rows else (),
         notes=tuple(_notes(verified)),
@@ -45,6 +45,14 @@ def verification_report(folder: Path, verified: Verified) -> Report:
         records=table,
         title_is_answer=True,
     )
+
+
+def _answer(verified: Verified) -> str:
+    count = len(verified.differences)
+    number = f"{count:,} difference{'s'[: count != 1]}"
+    if verified.is_of_another_source:
+        return f"is as it was written, and its source is another one now: {number}"
+    return f"is not as its record says: {number}" if count else "is as its record says"
 
 
 def _facts(verified: Verified) -> Iterator[Fact]:

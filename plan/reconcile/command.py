@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headcount.model import limits
-from headcount.model.errors import HeadcountError
+from headcount.model.errors import HeadcountError, short
 from headcount.report.report import Report
 
 from ..engines.start_log import Log
@@ -13,7 +13,7 @@ from .failure import explain, first_failure, on_likely_device
 from .log import LOOKED_FOR, read_log
 from .model import UnknownModelError, models_of_weights
 from .report import Outcome, overview, report_of
-from .start import Start, start_of
+from .start import Start, names_of, start_of
 from .why import explained, with_likelier_tp, with_likelier_version
 
 
@@ -87,9 +87,8 @@ def _outcome(name: str, options: Mapping[str, Any]) -> Outcome:
     log = read_log(name)
     shown = "standard input" if name == "-" else name
     if not log.is_telling:
-        raise NoFiguresError(
-            f"{shown} has none of the figures that engines log\nlooked for: {LOOKED_FOR}"
-        )
+        found = f"{shown} has none of the figures that engines log{_begun(log)}"
+        raise NoFiguresError(f"{found}\nlooked for: {LOOKED_FOR}")
     if len(log.tellers) > 1:
         names = " and ".join(sorted(log.tellers))
         raise HeadcountError(
@@ -105,6 +104,17 @@ def _outcome(name: str, options: Mapping[str, Any]) -> Outcome:
         figures=figures,
         explanation=explain(log, start),
         notes=(unknown,) if unknown else (),
+    )
+
+
+def _begun(log: Log) -> str:
+    """What a log says that ends too soon, in words; empty where it says nothing."""
+    version, names = log.settings.get("version"), names_of(log, {})
+    if version is None or not names:
+        return ""
+    return (
+        f": it begins a start of {log.engine} {version} with {short(names[0])}, and ends before"
+        " memory is told of: give it as far as it goes"
     )
 
 

@@ -77,7 +77,7 @@ def _perhaps(result: PlanResult) -> Iterator[Fact]:
         what = f"{option.devices:,} x {option.device.key}"
         price = result.an_hour(option)
         cost = "" if price is None else f", {cell(price, 'price')} an hour"
-        note = f"{option.split}: {may_serve(option)} requests{cost}"
+        note = f"{option.split}: {may_serve(option, ' requests')}{cost}"
         yield Fact("perhaps", "Borderline", what, "text", note)
 
 

@@ -103,9 +103,9 @@ def hundredths(value: float, wanted: int) -> float:
     return rounded if (rounded >= wanted) == (value >= wanted) else floor(100 * value) / 100
 
 
-def may_serve(option: Candidate) -> str:
-    """How many of its requests something borderline serves at once."""
+def may_serve(option: Candidate, what: str = "") -> str:
+    """How many of its requests, called `what`, something borderline serves at once."""
     wanted = option.plan.workload.batch_size
     low, high = (f"{hundredths(end, wanted):,.2f}" for end in option.may_serve)
     each = " each" if option.replicas > 1 else ""
-    return f"{low} to {high} of {wanted:,}{each}"
+    return f"{low} to {high} of {wanted:,}{what}{each}"

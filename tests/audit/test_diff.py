@@ -167,3 +167,21 @@ def test_standard_input_without_a_config(given: str, message: str) -> None:
 def test_more_than_a_config_is_not_read(lower: Lower) -> None:
     lower("JSON_BYTES", 9)
     assert "no more than 9 bytes" in run("audit", "-", given="{" + " " * 20 + "}").stderr
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "answer"),
+    [
+        ("gpt2", "llama-3-8b", "12 layers against 32, all 12 that both have differ"),
+        ("t5-small", "gpt2", "12 layers against 12, all 6 that both have differ"),
+        ("bert-base-uncased", "gpt2", "12 layers against 12, of another stack"),
+        ("llama-3-8b", "llama-2-7b", "all 32 layers differ"),
+        ("llama-3-8b", "llama-3.1-8b", "the layers are the same"),
+    ],
+)
+def test_the_answer_counts_the_layers_of_each(a: str, b: str, answer: str) -> None:
+    """A stack is a decoder's or an encoder's layers: T5 has 6 of each."""
+    lines = run("diff", a, b).stdout.splitlines()
+    assert lines[0].endswith(f": {answer}") and lines[-1] == lines[0]
+    back = run("diff", b, a).stdout.splitlines()[-1]
+    assert ("all 12 that both have differ" in back) == ("12 that both" in answer)

@@ -105,6 +105,9 @@ def test_a_source_whose_values_changed_is_told_from_an_output_that_did(
     flip(source, COPIED)
     (found,) = verified(tmp_path / "out", source).differences
     assert found.where == COPIED and "the source is another one now" in found.what
+    done = CliRunner().invoke(main, ["convert", str(source), "--verify", str(tmp_path / "out")])
+    answer = "is as it was written, and its source is another one now: 1 difference"
+    assert done.exit_code == 1 and done.stderr.rstrip().endswith(answer)
 
 
 def test_a_value_of_the_config_is_named(source: Path, tmp_path: Path) -> None:

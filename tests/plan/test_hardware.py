@@ -467,7 +467,7 @@ def test_several_tp_are_a_row_each_and_the_least_that_fits_is_named() -> None:
 @pytest.mark.parametrize(
     ("tp", "more", "words"),
     [
-        ("1,x", (), "'x' is not a valid integer range"),
+        ("1,x", (), "'x' is not a valid integer"),
         ("0,1", (), "0 is not in the range"),
         ("1,3", (), "tp 3 does not split"),
         ("1,2", ("--engine", "generic"), "several --tp are compared as an engine serves them"),

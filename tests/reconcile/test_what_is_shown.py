@@ -88,3 +88,10 @@ def test_of_a_failed_start_every_change_is_told_on_a_screen() -> None:
     assert "Context 36,864" in words and "the log names none" in words
     (available,) = [f for f in found["figures"] if f["figure"] == "available_kv_bytes"]
     assert available["agrees"] is None and "the log names no device" in available["why"]
+
+
+def test_of_a_log_that_ends_too_soon_it_is_said_what_it_begins() -> None:
+    begun = SAMPLE.read_text(encoding="utf-8").splitlines(keepends=True)[:6]
+    done = run("".join(begun))
+    assert done.exit_code == 2
+    assert "it begins a start of vllm 0.32.0 with 'Qwen3-0.6B', and ends before" in done.output

@@ -145,7 +145,7 @@ def test_no_line_of_help_is_wider_than_a_terminal(command: str) -> None:
         ("audit gpt2 no-such-model", "Findings: 1 note; 1 of 2 cannot be audited"),
         ("plan gpt2 llama-3-8b --device h100", "Meta-Llama-3-8B: fits: 17.11 GiB"),
         ("plan gpt2 llama-3-8b --device h100 --details", "Meta-Llama-3-8B: fits: 17.11 GiB"),
-        ("diff llama-3-8b llama-2-7b", "32 layers differ"),
+        ("diff llama-3-8b llama-2-7b", "all 32 layers differ"),
         ("diff gpt2 gpt2", "nothing that is counted differs"),
         ("reconcile docs/vllm-startup.log", "Verdict: did not start"),
     ],
