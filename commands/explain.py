@@ -23,8 +23,8 @@ from .options.shared import output_options
 def explain(topic: str | None, model: str | None, form: str, output: Path | None) -> None:
     """Explain TOPIC with the numbers of MODEL: mha, w_o, head_dim, cache, gqa, group, mqa, mla…
 
-    Without TOPIC the topics are listed. MODEL is what `audit` takes, by default llama-3-8b; its
-    config and headers are read, never weights.
+    Without TOPIC the topics are listed. MODEL is what `audit` takes, by default one that has
+    what the topic is about; its config and headers are read, never weights.
 
     \b
     Example:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headcount.audit.topics import DEFAULT_MODEL, QUESTIONS
+from headcount.audit.topics import QUESTIONS, default_model
 
 from .result import Result, public
 from .values import Name, model_name, one_of
@@ -38,8 +38,8 @@ class ExplanationResult(Result):
 @public
 def explain(topic: str | None = None, model: Name | None = None) -> ExplanationResult:
     """Explains `topic` (mha, w_o, head_dim, cache, gqa, group, mqa, mla, window, induction) with
-    the numbers of `model`, named as for `audit`; None: of llama-3-8b. Without a topic all are
-    listed. Raises HeadcountError."""
+    the numbers of `model`, named as for `audit`; None: of one that has what the topic is
+    about. Without a topic all are listed. Raises HeadcountError."""
     from headcount.audit.topics.explaining import explained, topics_report
 
     if topic is None:
@@ -56,7 +56,7 @@ def explain(topic: str | None = None, model: Name | None = None) -> ExplanationR
     from headcount.audit.auditing import audit_model
 
     name = one_of(QUESTIONS)("topic", topic)
-    audit = audit_model(DEFAULT_MODEL if model is None else model_name(model))
+    audit = audit_model(default_model(name) if model is None else model_name(model))
     report = explained(name, audit, by_default=model is None)
     document: Mapping[str, Any] = report.document
     return ExplanationResult(

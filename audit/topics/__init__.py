@@ -1,6 +1,7 @@
 """What `headcount explain` answers: a page a topic, with a model's own numbers in its formulas."""
 
-DEFAULT_MODEL = "llama-3-8b"
+_DEFAULT = "llama-3-8b"
+_DEFAULTS = {"mha": "gpt2", "mqa": "gemma-2b", "mla": "deepseek-v3", "window": "mistral-7b"}
 # The question of each topic, in the order in which they build on each other.
 QUESTIONS = {
     "mha": "What are heads for, and why is 4 x d² the same for any number?",
@@ -14,3 +15,8 @@ QUESTIONS = {
     "window": "What does a sliding window keep?",
     "induction": "What is an induction head?",
 }
+
+
+def default_model(topic: str) -> str:
+    """A model that has what the topic is about, where none is named."""
+    return _DEFAULTS.get(topic, _DEFAULT)

@@ -6,7 +6,7 @@ from headcount.audit.audit_report import model_title
 from headcount.audit.audited import Audit
 from headcount.report.report import Column, Report, Table
 
-from . import DEFAULT_MODEL, QUESTIONS
+from . import QUESTIONS
 from .circuits import induction
 from .keeping import cache, window
 from .page import Page, text_lines, wrapped
@@ -74,7 +74,7 @@ def topics_report() -> Report:
     return Report(
         title=f"{len(QUESTIONS)} topics",
         lines=tuple(f"{topic:<{width}}  {text}" for topic, text in QUESTIONS.items()),
-        notes=(f"headcount explain TOPIC [MODEL]; without MODEL: {DEFAULT_MODEL}.",),
+        notes=("headcount explain TOPIC [MODEL]; without MODEL: of one that has it.",),
         records=table,
         document={"schema_version": 1, "topics": table.documents()},
     )

@@ -18,7 +18,7 @@ _SHARED = (
     " (MHA), with one for all it is multi-query attention (MQA)."
 )
 
-_EVERY = "with a K/V head for every head"
+_EVERY = "a layer with a K/V head for every head"
 
 
 def gqa(subject: Subject) -> Page:
@@ -50,7 +50,7 @@ def _against_mha(subject: Subject, attention: Attention) -> Iterator[Sum]:
         parts = one.parameters()
         yield Sum(
             key=f"{name}key_value_parameters",
-            formula=f"parameters of W_k and W_v, {who}",
+            formula=f"parameters of W_k and W_v in {who}",
             filled=f"{parts.k:,} + {parts.v:,}",
             value=parts.k + parts.v,
         )
@@ -75,7 +75,7 @@ def _whole_caches(subject: Subject) -> Iterator[str]:
 def _token(subject: Subject, attention: Attention, key: str, who: str) -> Sum:
     return Sum(
         key=key,
-        formula=f"cache of a token, {who}: 2 x K/V heads x head_dim x bytes",
+        formula=f"cache of a token in {who}: 2 x K/V heads x head_dim x bytes",
         filled=token_terms(subject, attention),
         value=token_bytes(subject, attention),
         unit="exact_bytes",
@@ -95,7 +95,7 @@ def _numbers(subject: Subject, attention: Attention) -> Table:
         columns=(
             Column(key="num_key_value_heads", title="K/V heads", unit="count"),
             Column(key="group_size", title="Group size", unit="count"),
-            Column(key="cache_bytes", title="Cache of a token", unit="bytes"),
+            Column(key="cache_bytes", title="Cache of a token in a layer", unit="bytes"),
             Column(key="key_value_parameters", title="W_k and W_v", unit="count"),
         ),
         rows=tuple(rows),
@@ -161,7 +161,7 @@ def _with_one(subject: Subject, attention: Attention) -> Iterator[Sum]:
     key, every = "cache_bytes_per_token_and_layer", attention.num_attention_heads
     if attention.heads == "GQA":
         yield _token(subject, attention, key, "this layer")
-    for name, count, who in (("mha", every, _EVERY), ("mqa", 1, "with one K/V head")):
+    for name, count, who in (("mha", every, _EVERY), ("mqa", 1, "a layer with one K/V head")):
         yield _token(subject, attention.with_key_value_heads(count), f"{name}_{key}", who)
 
 

@@ -64,6 +64,14 @@ def beside_latent(option: str) -> str:
     return f"{option} does not go with --latent, which merges no heads: leave one of them out"
 
 
+def needs_text(option: str) -> str:
+    """Why an option is refused that nothing was given to measure on."""
+    return (
+        f"{option} needs text that the source is run on: add --calibration FILE, or"
+        f" --calibration {BUILTIN}"
+    )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversionRequest:
     """Convert the model in the folder `source` to `num_key_value_heads` K/V heads, into `target`.
@@ -260,10 +268,7 @@ class ConversionRequest:
             )
         needing = [name for name, needs in asked.items() if needs]
         if needing and self.calibration is None:
-            raise HeadcountError(
-                f"{needing[0]} needs text that the source is run on: add --calibration FILE, or"
-                f" --calibration {BUILTIN}"
-            )
+            raise HeadcountError(needs_text(needing[0]))
         rewrites = any(one is not None for one in (self.ladder, self.latent, self.cache_budget))
         if reads and not rewrites:
             raise unread_text("the mean of neighbouring heads")

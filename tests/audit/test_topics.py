@@ -198,3 +198,17 @@ def test_induction_says_where_heads_are_found() -> None:
     text = " ".join(run("induction", "gpt2").stdout.split())
     assert "`headcount heads MODEL`" in text
     assert "arXiv 2209.11895" in text
+
+
+@pytest.mark.parametrize("topic", QUESTIONS)
+def test_without_a_model_it_takes_one_that_the_topic_is_about(topic: str) -> None:
+    found = json.loads(run(topic, "--format", "json").stdout)
+    assert found["applies"] and found["model"]["by_default"]
+
+
+def test_a_sum_is_said_once_and_of_what_it_is() -> None:
+    text = run("gqa", "gpt2").stdout
+    assert text.count("= 2 x 12 x 64 x 2 = 3,072 B") == 1
+    assert "cache of a token in this layer" in text and "as MHA does" in text
+    shared = run("gqa", "llama-3-8b").stdout
+    assert "cache of a token in a layer with a K/V head for every head" in shared

@@ -60,7 +60,7 @@ OF_A_MODEL = [
     ("convert mha out --latent 0", "a latent of 0"),
     ("convert mha out --latent 4096", "a latent of 4,096 saves nothing"),
     ("convert mha out --latent 0 --home mla", "a latent of 0"),
-    ("convert mha out --kv-heads 2 --quality good", "needs text that the source is run on"),
+    ("convert mha out --kv-heads 2 --quality good", "--quality good needs text that the source is"),
     ("convert mha out --format gguf --latent 1/4", "does not go with --latent"),
     ("convert mha --sweep 2,many", "'many' is no number of K/V heads"),
     ("convert mha --sweep 3", "cannot be pooled to 3"),
