@@ -153,8 +153,11 @@ def _public(name: str) -> "Any":
 
 class _CallableRoom(ModuleType):
     # A room such as `headcount.audit`, which is also the function of its name: what help and
-    # notebooks say of it is what the function does.
-    __doc__ = property(lambda self: self._function.__doc__)
+    # notebooks say of it is what the function does and takes, which help says of no module.
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        taken = "".join(f"\n    {one}," for one in self.__signature__.parameters.values())
+        return f"{self._function.__doc__}\n\n{self.__name__}({taken}\n)"
 
     def __call__(self, *args: "Any", **kwargs: "Any") -> "Any":
         return self._function(*args, **kwargs)
