@@ -34,7 +34,7 @@ from ..stream.weight_file import WeightStream
 from ..stream.work_folder import WorkFolder
 from ..stream.writer import json_bytes
 from ..temporary_folder import temporary_folder
-from .findings import SOURCE_CHANGED, Verified
+from .findings import CONFIG_CHANGED, HEADERS_CHANGED, SOURCE_CHANGED, Verified
 from .recorded import Recorded, damaged
 
 # Of the norm of a tensor that was merged: another processor sums in another order, and the result
@@ -84,9 +84,9 @@ def _another_source(recorded: Recorded, plan: ConversionPlan, verified: Verified
             DIGEST: digest_of_bytes(file.start),
         }:
             found = True
-            verified.differs(file.path.name, "the source's is another one than was converted")
+            verified.differs(file.path.name, CONFIG_CHANGED)
     if not found:
-        verified.differs("source", "its headers are others than were converted")
+        verified.differs("source", HEADERS_CHANGED)
     verified.notes.append("The source is another one: no tensor was compared with it.")
 
 

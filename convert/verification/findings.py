@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 # Of what has the digest that it was written with, and not the source's values.
 SOURCE_CHANGED = "it is as it was written, so that the source is another one now"
+CONFIG_CHANGED = "the source's is another one than was converted"
+HEADERS_CHANGED = "its headers are others than were converted"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,8 +30,8 @@ class Verified:
     @property
     def is_of_another_source(self) -> bool:
         """Whether what was written is as it was, and all that differs is the source's doing."""
-        found = self.differences
-        return bool(found) and all(SOURCE_CHANGED in one.what for one in found)
+        found, doings = self.differences, (SOURCE_CHANGED, CONFIG_CHANGED, HEADERS_CHANGED)
+        return bool(found) and all(any(what in one.what for what in doings) for one in found)
 
     def names(self, where: str) -> bool:
         """Whether there is a difference already."""

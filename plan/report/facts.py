@@ -30,7 +30,9 @@ def plan_facts(result: PlanResult) -> Iterator[Fact]:
     yield from (_held(item) for item in result.requirements)
     if plan.launch is not None and not _is_refused_for_memory(plan):
         if plan.launch.command:
-            yield Fact("launch_command", "Start with", plan.launch.command, "command")
+            engines = result.chosen.replicas if result.chosen else 1
+            title = f"Start each of {engines:,} with" if engines > 1 else "Start with"
+            yield Fact("launch_command", title, plan.launch.command, "command")
         else:
             yield Fact("launch_command", "Start with", f"nothing: {plan.launch.notes[0]}")
 

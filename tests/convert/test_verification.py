@@ -105,6 +105,8 @@ def test_a_source_whose_values_changed_is_told_from_an_output_that_did(
     flip(source, COPIED)
     (found,) = verified(tmp_path / "out", source).differences
     assert found.where == COPIED and "the source is another one now" in found.what
+    change_config(source, key="initializer_range", value=0.5)
+    assert verified(tmp_path / "out", source).is_of_another_source
     done = CliRunner().invoke(main, ["convert", str(source), "--verify", str(tmp_path / "out")])
     answer = "is as it was written, and its source is another one now: 1 difference"
     assert done.exit_code == 1 and done.stderr.rstrip().endswith(answer)

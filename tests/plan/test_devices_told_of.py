@@ -60,3 +60,11 @@ def test_how_to_ask_for_a_device_is_said_where_none_was_named() -> None:
     devices = ["--device", "h100,l4,a10,a30", "--engine", "vllm"]
     named = CliRunner().invoke(main, [*models, *devices], env={"COLUMNS": "80"}).stdout
     assert "(--details)" in named and "--device" not in named
+
+
+def test_what_is_started_several_times_says_so() -> None:
+    asked = ["plan", "qwen3-32b", "--target-users", "64", "--context", "32k", "--device", "h200"]
+    text = " ".join(CliRunner().invoke(main, asked, env={"COLUMNS": "80"}).stdout.split())
+    assert "(tp 2, 3 replicas)" in text and "Start each of 3 with vllm serve" in text
+    one = CliRunner().invoke(main, ["plan", "gpt2", "--engine", "vllm", "--device", "l4"]).stdout
+    assert "Start with" in one and "Start each" not in one
