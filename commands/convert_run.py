@@ -63,6 +63,7 @@ def convert_model(
 
         with on_signals(exit_cleanly):
             done = apply_plan(plan)
+        told = conversion_report(done, is_evaluated=evaluation is not None)
         holds = f"{target}: {COMPLETE}"
         with on_signals(exit_telling(holds)):
             more: dict[str, Report] = {}
@@ -82,7 +83,7 @@ def convert_model(
                     )
                     plan.source.check()
             finally:  # an evaluation that fails does not undo the conversion
-                hand_over(in_one_document(conversion_report(done), more), holds, write)
+                hand_over(in_one_document(told, more), holds, write)
             if problems:
                 raise CheckFailedError(f"{target}: {problems}; the output is kept")
             if failure is not None:

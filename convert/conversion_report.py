@@ -1,5 +1,6 @@
 """A finished conversion as people read it: what moved, and by how much."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -59,8 +60,8 @@ _LOST = (
 _DONE = {False: "converted and audited clean", True: "already done, nothing was written"}
 
 
-def conversion_report(report: ConversionReport) -> Report:
-    """What was done."""
+def conversion_report(report: ConversionReport, *, is_evaluated: bool = False) -> Report:
+    """What was done, and, unless it is evaluated by itself, what tells what that lost."""
     return Report(
         title=f"{report.target}: {_DONE[report.done_before]}",
         facts=(
@@ -84,6 +85,7 @@ def conversion_report(report: ConversionReport) -> Report:
             *_lost(report),
             *_digests(report),
             *report.plan.notes,
+            *(() if is_evaluated else _next(report)),
         ),
         document=report.document(),
         title_is_answer=True,
@@ -273,6 +275,20 @@ def _cost(report: ConversionReport) -> Iterator[str]:
     """What averaging has cost heads that differed."""
     if any(layer.key or layer.value for layer in report.layers):
         yield from mean_costs(report.plan)
+
+
+def _next(report: ConversionReport) -> Iterator[str]:
+    """The command that measures a folder that is no longer what it was."""
+    plan = report.plan
+    is_whole = all(layer.lossless for layer in report.layers)
+    if is_whole or plan.gguf is not None or plan.request.source_name is not None:
+        return
+    text = "--pairs FILE" if plan.config.get("is_encoder_decoder") else "--text FILE"
+    folders = shlex.quote(str(report.target)), shlex.quote(str(plan.source.folder))
+    yield (
+        f"What was lost: headcount evaluate {folders[0]} --against {folders[1]} {text}, and with"
+        " --card it is written into the model card"
+    )
 
 
 def _repeats(report: ConversionReport) -> Iterator[str]:

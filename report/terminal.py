@@ -277,8 +277,9 @@ def _answers(report: Report) -> list[Fact]:
     verdicts = [fact for fact in report.facts if fact.key == "verdict"]
     if verdicts or not report.is_brief:
         return verdicts
-    tone = worst_tone(report.findings)
-    return [Fact("verdict", "Findings", counts_in_words(report.findings), tone=tone)]
+    found = report.findings
+    codes = ", ".join(sorted({one.code for one in found if one.severity == "note"}))
+    return [Fact("verdict", "Findings", counts_in_words(found), note=codes, tone=worst_tone(found))]
 
 
 def _end(report: Report, view: View) -> Iterator[str]:

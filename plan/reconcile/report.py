@@ -9,7 +9,7 @@ from headcount.report.report import Column, Fact, Report, Table, Tone
 from ..engines.start_log import Log
 from .explanation import Explanation
 from .figures import Figure
-from .start import Start
+from .start import VERSIONS, Start
 
 _GIB = 2**30
 _LISTED = 8  # files that are named in a note
@@ -113,6 +113,8 @@ def report_of(outcome: Outcome) -> Report:
     """One log."""
     start, found = outcome.start, outcome.explanation
     title = f"{outcome.name}: {outcome.model or 'a model that is not known'} on {outcome.engine}"
+    if start is not None and not start.said & VERSIONS:
+        title += " (of which the log names no version)"
     notes = [*(start.notes if start else ())]
     if found is not None and any(remedy.command for remedy in found.remedies):
         notes.append("commands have what bears on memory: the start's other options are to add")

@@ -30,6 +30,7 @@ _FLAGS = (
 )
 
 # What options say, and no log.
+VERSIONS = frozenset({"version", "engine_version", "version_at_most"})  # settings that say which
 _OWN_FIELDS = frozenset(
     {
         *("pp_layer_partition", "num_redundant_experts", "speculative_config"),

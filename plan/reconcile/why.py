@@ -24,7 +24,7 @@ from .figures import (
     memory_of,
     reader_of,
 )
-from .start import Start
+from .start import VERSIONS, Start
 
 _GIB = 2**30
 _NAMED = 3  # explanations that are named where several would do
@@ -100,7 +100,7 @@ def with_likelier_tp(start: Start) -> Start:
 def with_likelier_version(start: Start) -> Start:
     """By the rules of a version that give every count exactly, where no option and no line says
     which it was."""
-    named = start.said & {"version", "engine_version", "version_at_most"}
+    named = start.said & VERSIONS
     if named or not logged_counts(start.log) or explains(start):
         return start
     others = list(reader_of(start).other_counts(start.request))

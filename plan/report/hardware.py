@@ -16,15 +16,15 @@ _CHOICE = (
     Column("devices", "Devices", "count"),
     Column("verdict", "Verdict", "verdict"),
 )
-_PRICES = (Column("an_hour", "An hour", "price"), Column("a_month", "A month", "price", drop=3))
+_PRICES = (Column("an_hour", "An hour", "price"), Column("a_month", "A month", "price", drop=4))
 _HOW = (
     Column("split", "Split"),
     Column("max_concurrency", "Concurrency", "count", drop=1),
-    Column("max_context", "Largest context", "tokens", drop=4),
-    Column("free_bytes", "Free on each", "bytes", drop=5),
+    Column("max_context", "Largest context", "tokens", drop=5),
+    Column("free_bytes", "Free on each", "bytes", drop=6),
     Column("total_memory", "Memory in all", "bytes", drop=7),
-    Column("decode_tokens_per_second", "Tokens/s at most", "rate", drop=6),
-    Column("perhaps", "Or borderline", drop=2),
+    Column("decode_tokens_per_second", "Tokens/s at most", "rate", drop=2),
+    Column("perhaps", "Or borderline", drop=3),
 )
 
 

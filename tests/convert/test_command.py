@@ -185,3 +185,14 @@ def test_without_the_extra_one_line_says_what_to_install(
     result = convert(grouped(), tmp_path / "out", "--kv-heads", 1)
     assert result.exit_code == 2
     assert "pip install" in result.stderr
+
+
+def test_a_conversion_names_the_command_that_measures_it(
+    grouped: MakeFolder, tmp_path: Path
+) -> None:
+    source, target = grouped(), tmp_path / "out"
+    done = convert(source, target, "--kv-heads", 1)
+    assert f"headcount evaluate {target} --against {source} --text FILE" in done.stdout
+    file = convert(source, tmp_path / "file", "--format", "gguf")
+    assert file.exit_code == 0, file.output
+    assert "headcount evaluate" not in file.stdout  # which runs folders

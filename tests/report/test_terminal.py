@@ -396,3 +396,10 @@ def test_answers_of_several_reports_stand_together_at_the_end() -> None:
     assert text.splitlines().count("out: converted") == 2  # as the title, and here
     assert text.count("Verdict: ") == 1
     assert render([one], "table", View(width=80)).splitlines() == [one.title, "", one.title]
+
+
+def test_notes_that_are_not_shown_are_told_by_their_codes() -> None:
+    found = tuple(Finding(code, "note", "config.json", "m", "h") for code in ("H606", "H601"))
+    text = render([report(findings=found, is_brief=True)], "table", View(width=80, details=False))
+    assert "  Findings  2 notes (H601, H606)" in text
+    assert text.splitlines()[-1] == "Findings: 2 notes"
