@@ -20,6 +20,7 @@ _OPTIONS_ELSEWHERE = {
     **dict.fromkeys(("--batch", "--bs", "--batchsize"), _BATCH),
     **dict.fromkeys(("--gpus", "--num-gpus", "--n-gpus", "--devices", "--gpu-count"), "--tp"),
     **dict.fromkeys(("--kv-cache", "--cache-dtype"), "--kv-dtype"),
+    **dict.fromkeys(("--quantization", "--quant", "--weights-dtype", "--precision"), "--dtype"),
     **dict.fromkeys(("--json", "--csv", "--markdown", "--html"), "--format"),
     **dict.fromkeys(("--out", "--output-dir"), "--output"),
     **dict.fromkeys(("--verbose", "--all", "--full"), "--details"),

@@ -122,6 +122,12 @@ class PlanRequest:
                 f"utilisation is {self.utilisation}; above 0 and at most 1 is meant"
             )
 
+        most, offloaded = limits.NUMBER.most >> 30, self.cpu_offload_gb
+        if offloaded is not None and not 0 <= offloaded <= most:
+            raise HeadcountError(
+                f"cpu_offload_gb is {short(offloaded)}; from 0 to {most:,} GiB is meant"
+            )
+
     @property
     def engine_options(self) -> tuple[str, ...]:
         """Fields beyond those of any plan that are not at their defaults."""

@@ -306,6 +306,7 @@ def test_weights_alone_ask_for_their_config(model: Path, tmp_path: Path) -> None
         (["plan", "gpt2", "--kv-heads", "4"], "It is an option of convert."),
         (["plan", "gpt2", "--users", "4"], "Did you mean --target-users?"),
         (["audit", "gpt2", "--json"], "Did you mean --format?"),
+        (["plan", "gpt2", "--quantization", "fp8"], "Did you mean --dtype?"),
         (["plan", "gpt2", "--contxt", "4"], "Did you mean --context or"),
     ],
 )
@@ -319,6 +320,17 @@ def test_what_somebody_may_have_meant_is_said(arguments: list[str], hint: str) -
 def test_an_engine_is_known_by_the_letters_of_its_name(name: str) -> None:
     assert document("plan", "gpt2", "--engine", name)["engine"]["name"] == "llama.cpp"
     assert "is not one of" in run("plan", "gpt2", "--engine", f"{name}x").stderr
+    assert document("plan", "gpt2", "--engine", "trt-llm")["engine"]["name"] == "tensorrt-llm"
+
+
+def test_sizes_beyond_all_are_refused_and_large_counts_are_exact() -> None:
+    asked = ("plan", "qwen3-8b", "--device", "h100", "--engine", "vllm")
+    result = run(*asked, "--cpu-offload-gb", "1e300")
+    assert result.exit_code == 2 and "cpu_offload_gb is 1e+300" in result.stderr
+    users = 10**21
+    (least,) = document(*asked, "--target-users", str(users))["engine"]["smallest"]
+    each = -(-users // least["replicas"])  # what one serves
+    assert least["replicas"] == -(-users // each)
 
 
 def test_lists() -> None:

@@ -66,12 +66,17 @@ _START_OPTIONS = stack(
 )
 
 
+# What people write, by letters alone -> the letters of the engine.
+_SHORT = {"trtllm": "tensorrtllm", "trt": "tensorrtllm", "hf": "transformers", "ggml": "llamacpp"}
+
+
 class _EngineName(_Choice):
-    """llamacpp, llama-cpp and TensorRT_LLM are names that are known, too."""
+    """llamacpp, llama-cpp, TensorRT_LLM and short forms are names that are known, too."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         by_letters = {_letters(str(choice)): choice for choice in self.choices}
-        return super().convert(by_letters.get(_letters(str(value)), value), param, ctx)
+        asked = _letters(str(value))
+        return super().convert(by_letters.get(_SHORT.get(asked, asked), value), param, ctx)
 
 
 def _letters(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from math import ceil
 
 from ..devices import Device
 from ..engines.engine import find_engine
@@ -81,7 +80,7 @@ def _candidates(
         return
 
     def serving(replicas: int) -> Plan:
-        return _running_all(model, replace(request, batch_size=ceil(users / replicas)))
+        return _running_all(model, replace(request, batch_size=-(-users // replicas)))
 
     alone = plan_model(model, replace(request, batch_size=1))
     replicas = _replicas(alone, users)
@@ -99,7 +98,7 @@ def _candidates(
 def _fewest_if_estimates_favour(plan: Plan, users: int) -> int:
     """The fewest engines that may serve so many users."""
     each = plan.high.largest_batch(plan.workload.context)
-    return ceil(users / each) if each else users
+    return -(-users // each) if each else users
 
 
 def _fewest(serves: Callable[[int], bool], most: int) -> int:
@@ -135,4 +134,4 @@ def _replicas(plan: Plan, users: int) -> int:
     context = plan.workload.context
     each = plan.low.largest_batch(context)
     each = plan.largest_batch(context) if each == 0 else each
-    return ceil(users / each) if each and not plan.refusals else 1
+    return -(-users // each) if each and not plan.refusals else 1
