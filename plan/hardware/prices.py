@@ -25,7 +25,7 @@ def read_prices(path: Path) -> Prices:
         raise HeadcountError(f"{limits.PRICES_BYTES.refusal(path)}; {_FORM} is meant")
     found: dict[str, float] = {}
     for name, value in _rows(path, data):
-        key = _known(path, name)
+        key = _known(path, name, value)
         if key in found:
             raise HeadcountError(f"{path}: {key} has two prices")
         found[key] = _price(path, name, value)
@@ -45,9 +45,9 @@ def _rows(path: Path, data: bytes) -> Iterable[tuple[str, object]]:
 
 
 def _listed(path: Path, rows: object) -> Iterable[tuple[str, object]]:
-    for row in rows if isinstance(rows, list) else ():
+    for at, row in enumerate(rows if isinstance(rows, list) else (), 1):
         if not isinstance(row, dict) or set(row) != {"name", "price"}:
-            raise HeadcountError(f"{path}: {_FORM} is meant; found {short(row)}")
+            raise HeadcountError(f"{path}: {_FORM} is meant; entry {at:,} is none")
         yield str(row["name"]), row["price"]
 
 
@@ -58,9 +58,10 @@ def _csv_rows(path: Path, data: bytes) -> Iterable[tuple[str, object]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise HeadcountError(f"{path}: {_FORM} is meant: {error}") from error
     rows = rows[1:] if rows and _is_heading(rows[0]) else rows
-    wrong = next((row for row in rows if len(row) != 2), None)
+    # Not quoted: an assistant may have been told to name any file.
+    wrong = next((at for at, row in enumerate(rows, 1) if len(row) != 2), None)
     if wrong is not None:
-        raise HeadcountError(f"{path}: {_FORM} is meant; found {short(','.join(wrong))}")
+        raise HeadcountError(f"{path}: {_FORM} is meant; row {wrong:,} is none")
     return [(name.strip(), value.strip()) for name, value in rows]
 
 
@@ -69,19 +70,25 @@ def _is_heading(row: list[str]) -> bool:
     if len(row) != 2:
         return False
     try:
-        float(row[1])
-    except ValueError:
-        try:
-            find_device(row[0].strip())
-        except HeadcountError:
-            return True
+        find_device(row[0].strip())
+    except HeadcountError:
+        return not _is_number(row[1])
     return False
 
 
-def _known(path: Path, name: str) -> str:
+def _is_number(value: object) -> bool:
+    try:
+        return isinstance(value, str | int | float) and float(value) == float(value)
+    except (ValueError, OverflowError):
+        return False
+
+
+def _known(path: Path, name: str, value: object) -> str:
     try:
         return find_device(name).key
     except HeadcountError as error:
+        if not _is_number(value):
+            raise HeadcountError(f"{path}: {_FORM} is meant; a row has neither") from error
         raise HeadcountError(f"{path}: {error}") from error
 
 

@@ -330,7 +330,9 @@ def test_without_prices_nothing_is_said_of_cost() -> None:
         ('{"h200": true}', "the price of h200 is True"),
         ('{"h200": ', "not JSON"),
         ('{"h200": 1, "h200": 2}', "stands twice"),
-        ("[1]", "found 1"),
+        ("[1]", "entry 1 is none"),
+        ("a heading, and\nhidden=word,too\n", "a row has neither"),
+        ("h200,2\nroot:x:0:0\n", "row 2 is none"),
         ('[{"name": "h200"}]', "NAME,PRICE"),
         ("[]", "has no price"),
         ("h200," + "9" * 400, "a number is meant"),
@@ -340,6 +342,7 @@ def test_prices_that_cannot_be_read_are_told(tmp_path: Path, text: str, words: s
     result = run(*SERVED, "--prices", prices(tmp_path, text))
     assert result.exit_code == 2
     assert words in result.output
+    assert "root:x" not in result.output and "hidden" not in result.output  # any file may be named
     assert run(*SERVED, "--prices", str(tmp_path / "none.csv")).exit_code == 2
 
 
