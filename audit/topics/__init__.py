@@ -1,7 +1,12 @@
 """What `headcount explain` answers: a page a topic, with a model's own numbers in its formulas."""
 
 _DEFAULT = "llama-3-8b"
-_DEFAULTS = {"mha": "gpt2", "mqa": "gemma-2b", "mla": "deepseek-v3", "window": "mistral-7b"}
+_DEFAULTS = {
+    "mha": "openai-community/gpt2",
+    "mqa": "gemma-2b",
+    "mla": "deepseek-v3",
+    "window": "mistral-7b",
+}
 # The question of each topic, in the order in which they build on each other.
 QUESTIONS = {
     "mha": "What are heads for, and why is 4 x d² the same for any number?",

@@ -11,6 +11,7 @@ from .request import needs_text
 
 # The options that a quality bundles.
 LADDER = tuple(field.name for field in fields(Ladder) if field.name != "seed")
+_SAYING_HOW = ("calibration_tokens", "calibration_row_tokens")  # refused by their own names
 _OF_TEXT, _PLAIN = ("refit", "reconstruct", "temperature"), asdict(Ladder())
 
 
@@ -24,6 +25,7 @@ def with_quality(options: Mapping[str, Any]) -> dict[str, Any]:
     bundles = QUALITIES if options.get("latent") is None else LATENT_QUALITIES
     bundle = asdict(Ladder() if quality is None else bundles[quality])
     reads = [name for name in _OF_TEXT if bundle[name] != _PLAIN[name] and name not in explicit]
-    if reads and options.get("calibration") is None:
+    told = any(options.get(name) is not None for name in _SAYING_HOW)
+    if reads and options.get("calibration") is None and not told:
         raise HeadcountError(needs_text(f"--quality {quality}"))
     return {**given, **{name: bundle[name] for name in LADDER}, **explicit}
